@@ -13,7 +13,8 @@ from ottla import Consumer, Producer, ShareConsumer, TopicPartition
 from ottla.client import aio, opentelemetry
 from ottla.client.errors import IllegalState
 from ottla.client.metrics import MetricValues
-from ottla.client.opentelemetry import instrument_name, observe
+from ottla.client.opentelemetry import observe
+from ottla.client.telemetry.otlp import metric_name
 
 Collected = dict[tuple[str, frozenset[tuple[str, object]]], float]
 
@@ -51,7 +52,7 @@ def collection() -> Iterator[Collection]:
 def keys(values: MetricValues) -> set[tuple[str, frozenset[tuple[str, object]]]]:
     """Return what is to be collected."""
     return {
-        (instrument_name(key.group, key.name), frozenset((tag.replace("-", "_"), text) for tag, text in key.tags))
+        (metric_name(key.group, key.name), frozenset((tag.replace("-", "_"), text) for tag, text in key.tags))
         for key, value in values.items()
         if not isnan(value)
     }

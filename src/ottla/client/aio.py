@@ -747,7 +747,11 @@ class Admin(Asynchronous):
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **options: Any) -> None:
         super().__init__(config, options)
-        self._admin = AdminCore(self._core)
+        self._admin = self._made(lambda: AdminCore(self._core))
+
+    def _closing(self, timeout_ms: int) -> Coroutine[Any, None, None]:
+        del timeout_ms
+        return self._admin.close()
 
     create_topics = _awaits(AdminCore.create_topics)
     create_partitions = _awaits(AdminCore.create_partitions)

@@ -14,7 +14,7 @@ from ottla.client.ended import end
 from ottla.client.errors import IllegalState
 from ottla.client.forking import register
 from ottla.client.loop import Calls, wait
-from ottla.client.waiting import DROPPED_MS, closed_message, finish, warn_of_dropped
+from ottla.client.waiting import DROPPED_MS, Timeout, closed_message, finish, milliseconds, warn_of_dropped
 from ottla.environment.client_process import client_process_environment
 from ottla.tasks.deferred import Deferred
 
@@ -71,6 +71,16 @@ class Asynchronous:
         except BaseException:
             self._release()
             raise
+
+    async def client_instance_id(self, timeout: Timeout = 30.0) -> str | None:
+        """Return the id under which this client pushes its metrics (KIP-714), which a broker has chosen.
+
+        None if no broker did within `timeout` seconds: it takes no metrics. Raises IllegalState with
+        enable.metrics.push=false, BrokersUnreachable.
+        """
+        from ottla.client.telemetry.instance import client_instance_id
+
+        return await self._run(client_instance_id(self._core, milliseconds(timeout)))
 
     def _closing(self, timeout_ms: int) -> Coroutine[Deferred[Any], Any, object] | None:
         """Return the coroutine that ends the work of the client before its connections are closed; None without any."""

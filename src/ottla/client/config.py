@@ -177,6 +177,7 @@ CONFIGS: Final[dict[str, _Config]] = {
     "receive.buffer.bytes": _Config(-1, _integer(-1, _INT32)),
     "receive.message.max.bytes": _Config(100_000_000, _integer(1000, _INT32)),
     "client.rack": _Config("", str),
+    "enable.metrics.push": _Config(True, _boolean),  # KIP-714
     # Consumers.
     "allow.auto.create.topics": _Config(True, _boolean),
     "exclude.internal.topics": _Config(True, _boolean),
@@ -232,7 +233,6 @@ _WITHOUT_EFFECT: Final = frozenset(
     [
         "auto.include.jmx.reporter",
         "client.dns.lookup",
-        "enable.metrics.push",
         "key.deserializer",
         "key.serializer",
         "metric.reporters",

@@ -1,14 +1,21 @@
 """Shared base of all clients: scheduler, network and metadata, built from a ClientConfig."""
 
 import logging
-from typing import Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.client.config import ClientConfig
 from ottla.client.metadata import Metadata
+from ottla.client.metrics import MetricValues, Sensor
 from ottla.environment import Clock, Random, Timers, Transport, Workers
 from ottla.net.connection import ConnectionSettings
 from ottla.net.network import Network
+from ottla.protocol.api import GET_TELEMETRY_SUBSCRIPTIONS
+from ottla.tasks.deferred import Deferred, completed
 from ottla.tasks.scheduler import Scheduler
+
+if TYPE_CHECKING:
+    from ottla.client.telemetry.pushing import MetricsPush
 
 logger = logging.getLogger("ottla.client")
 
@@ -63,7 +70,10 @@ def connection_settings(
 
 
 class Core:
-    """Core of one client, shared by producer, consumer and admin client. All its code runs on one thread."""
+    """Core of one client, shared by producer, consumer and admin client. All its code runs on one thread.
+
+    telemetry  pushes of the client's metrics; None before a broker takes metrics
+    """
 
     def __init__(self, config: ClientConfig, environment: ClientEnvironment) -> None:
         self.config = config
@@ -78,9 +88,58 @@ class Core:
             transport = secured_transport(config, transport)
         self.network = Network(settings, self.scheduler, transport, environment.random)
         self.metadata = Metadata(config, self.network, self.scheduler, environment.random)
+        self.telemetry: MetricsPush | None = None
+        self._metrics: Callable[[], MetricValues] | None = None
+        self._member_id: Callable[[], str] | None = None
+        self._connections = Sensor()
+
+    def observe(self, metrics: Callable[[], MetricValues], member_id: Callable[[], str]) -> None:
+        """Measure connections, and push these metrics as soon as a broker takes metrics (enable.metrics.push).
+
+        member_id  returns the member id in the group; "" without one
+        """
+        self._metrics, self._member_id = metrics, member_id
+        self.network.changed.wait().listen(self._on_connection)
+
+    def _on_connection(self, _: Deferred[None]) -> None:
+        opened = self.network.opened_total - self._connections.total
+        if opened:
+            self._connections.record(opened, self.clock.now_ms())
+        if self.network.closed:
+            return
+        self.network.changed.wait().listen(self._on_connection)
+        if self.telemetry is None and self.config["enable.metrics.push"]:
+            links = self.network.open_links()
+            if any(GET_TELEMETRY_SUBSCRIPTIONS in link.versions for link in links):
+                self._begin_pushes()
+
+    def _begin_pushes(self) -> None:
+        # Imported when it is needed: most brokers take no metrics.
+        from ottla.client.telemetry.pushing import MetricsPush
+
+        if self._metrics is not None and self._member_id is not None:
+            self.telemetry = MetricsPush(
+                self.network, self.config, self.random, metrics=self._metrics, member_id=self._member_id
+            )
+
+    def push_last(self, timeout_ms: int) -> Deferred[None]:
+        """Push the metrics for the last time, if they are pushed; wait up to `timeout_ms`, and not for long."""
+        if self.telemetry is None:
+            return completed(None, self.scheduler)
+        return self.scheduler.start(self.telemetry.close(timeout_ms), "last push of metrics")
+
+    def connection_metrics(self) -> list[tuple[str, float]]:
+        """Return the metrics of connections, which all clients have."""
+        return [
+            ("connection-creation-total", float(self.network.opened_total)),
+            ("connection-creation-rate", self._connections.rate(self.clock.now_ms())),
+            ("connection-count", float(self.network.open_count)),
+        ]
 
     def close(self) -> None:
         """Close every connection."""
+        if self.telemetry is not None:
+            self.telemetry.stop()
         self.network.close()
         if self.network.settings.credentials is not None:
             self.network.settings.credentials.close()

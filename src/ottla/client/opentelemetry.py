@@ -27,6 +27,7 @@ from ottla.client import aio, blocking
 from ottla.client.awaiting import Asynchronous
 from ottla.client.errors import IllegalState
 from ottla.client.metrics import MetricValues, Tags
+from ottla.client.telemetry.otlp import metric_name
 from ottla.version import VERSION
 
 Client: TypeAlias = (
@@ -34,7 +35,6 @@ Client: TypeAlias = (
 )
 _Name: TypeAlias = tuple[str, str]
 """Group and name of a metric."""
-_PREFIX: Final = "org.apache.kafka."
 _OF_TOPICS: Final = tuple(
     ("producer-topic-metrics", f"{name}-{kind}") for name in ("record-send", "byte") for kind in ("total", "rate")
 )
@@ -64,11 +64,6 @@ def observe(client: Client, meter_provider: MeterProvider | None = None) -> None
     instruments.add(client)
 
 
-def instrument_name(group: str, name: str) -> str:
-    """Return the name of a metric in OpenTelemetry."""
-    return f"{_PREFIX}{group.removesuffix('-metrics')}.{name}".replace("-", ".")
-
-
 class _Instruments:
     """Instruments of a meter, each for all clients: a meter ignores a second instrument of the same name."""
 
@@ -85,7 +80,7 @@ class _Instruments:
             is_total = name.endswith("-total")
             create = self._meter.create_observable_counter if is_total else self._meter.create_observable_gauge
             callback = partial(self._observations, (group, name))
-            create(instrument_name(group, name), [callback], description=f"{name} of {group}")
+            create(metric_name(group, name), [callback], description=f"{name} of {group}")
 
     def _observations(self, asked: _Name, _: CallbackOptions) -> list[Observation]:
         return [

@@ -161,6 +161,16 @@ class Blocking:
             self._release()
             raise
 
+    def client_instance_id(self, timeout: Timeout = 30.0) -> str | None:
+        """Return the id under which this client pushes its metrics (KIP-714), which a broker has chosen.
+
+        None if no broker did within `timeout` seconds: it takes no metrics. Raises IllegalState with
+        enable.metrics.push=false, BrokersUnreachable.
+        """
+        from ottla.client.telemetry.instance import client_instance_id
+
+        return self._run(client_instance_id(self._core, milliseconds(timeout)))
+
     def _closing(self, timeout_ms: int) -> Coroutine[Deferred[Any], Any, object] | None:
         """Return the coroutine that ends the work of the client before its connections are closed; None without any."""
         del timeout_ms

@@ -16,7 +16,7 @@ from ottla.client.core import Core
 from ottla.environment import Address, Receiver
 from ottla.environment.files import Region
 from ottla.protocol import codec
-from ottla.protocol.api import APIS
+from ottla.protocol.api import APIS, GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY
 from ottla.protocol.connection import Envelope, open_envelope, response_pieces
 from ottla.protocol.errors import NONE, UNSUPPORTED_VERSION
 from ottla.protocol.frames import FrameReader
@@ -294,7 +294,7 @@ class Broker:
     speaker   the connection of the last one
     topics    topic -> partition -> the node that leads it, as this broker's metadata has it
     epochs    (topic, partition) -> its leader epoch, 0 unless set
-    ranges    API key -> (oldest, newest) that it says it serves; all of Ottla's unless set
+    ranges    API key -> (oldest, newest) that it says it serves; all of Ottla's but those of telemetry unless set
     """
 
     def __init__(self, world: World, host: str, node: int) -> None:
@@ -303,7 +303,11 @@ class Broker:
         self.refuses = self.silent = False
         self.asked: Counter[type[Request]] = Counter()
         self.requests: list[tuple[Any, int]] = []
-        self.ranges: dict[int, tuple[int, int]] = {key: (0, api.newest) for key, api in APIS.items()}
+        self.ranges: dict[int, tuple[int, int]] = {
+            key: (0, api.newest)
+            for key, api in APIS.items()
+            if key not in (GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY)
+        }
         self.features: dict[str, int] = {}
         self.topics: dict[str, dict[int, int]] = {}
         self.epochs: dict[tuple[str, int], int] = {}

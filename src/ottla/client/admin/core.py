@@ -15,6 +15,8 @@ from ottla.client.admin.streams_groups import StreamsGroups
 from ottla.client.admin.tokens import Tokens
 from ottla.client.admin.topics import Topics
 from ottla.client.admin.transactions import TransactionRequests
+from ottla.client.core import Core
+from ottla.client.metrics import MetricValues
 
 
 class AdminCore(
@@ -35,3 +37,22 @@ class AdminCore(
     TransactionRequests,
 ):
     """Core of an admin client. Every request is a coroutine method."""
+
+    def __init__(self, core: Core) -> None:
+        super().__init__(core)
+        core.observe(self.metrics, _no_member_id)
+
+    def metrics(self) -> MetricValues:
+        """Return the metrics of the admin client, which it pushes."""
+        values = MetricValues()
+        tags = (("client-id", str(self.core.config["client.id"])),)
+        values.put("admin-client-metrics", tags, self.core.connection_metrics())
+        return values
+
+    async def close(self) -> None:
+        """Push the metrics for the last time, if they are pushed."""
+        await self.core.push_last(int(self.core.config["request.timeout.ms"]))
+
+
+def _no_member_id() -> str:
+    return ""

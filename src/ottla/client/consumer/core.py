@@ -92,6 +92,7 @@ class ConsumerCore(ChunkReader):
         self._entered = Signal(core.scheduler)
         self._pending_changes = 0
         """Number of partition changes that wait for the application to be in `wait`, or are applied there."""
+        core.observe(self.noted_metrics, self._member_id)
 
     # -- subscriptions and assignments --
 
@@ -415,7 +416,9 @@ class ConsumerCore(ChunkReader):
     def lag(self, partition: TopicPartition) -> int | None:
         """Return the number of records up to the end visible to readers; None before a fetch has returned the end."""
         self._note_positions()
-        state = self._state(partition)
+        return self._noted_lag(self._state(partition))
+
+    def _noted_lag(self, state: PartitionState) -> int | None:
         end = state.last_stable_offset if self.core.config.read_committed else state.high_watermark
         if end == UNKNOWN or state.position == UNKNOWN:
             return None
@@ -512,9 +515,11 @@ class ConsumerCore(ChunkReader):
         if self._closed:
             return
         try:
+            pushing = self.core.push_last(timeout_ms)
             leaving = self.core.scheduler.start(self._leave(), "leave")
             if not await self.core.scheduler.within(leaving, timeout_ms):
                 leaving.cancel()
+            await pushing
         finally:
             self._closed = True
             self._fetcher.close()
@@ -539,11 +544,20 @@ class ConsumerCore(ChunkReader):
             raise IllegalState("the consumer is closed")
 
     def metrics(self) -> MetricValues:
-        """Return the metrics of the consumer."""
-        client_id, now_ms, network = str(self.core.config["client.id"]), self.core.clock.now_ms(), self.core.network
+        """Return the metrics of the consumer. The application's thread does not read meanwhile."""
+        self._note_positions()
+        return self.noted_metrics()
+
+    def _member_id(self) -> str:
+        return self._membership.metadata.member_id if self._membership is not None else ""
+
+    def noted_metrics(self) -> MetricValues:
+        """Return the metrics of the consumer; the lag is that of the positions that were noted last. The application's thread
+        may read meanwhile."""
+        client_id, now_ms = str(self.core.config["client.id"]), self.core.clock.now_ms()
         values = self._fetcher.sensors.values(client_id, now_ms)
         tags = (("client-id", client_id),)
-        lags = {partition: self.lag(partition) for partition in self._positions.states}
+        lags = {partition: self._noted_lag(state) for partition, state in self._positions.states.items()}
         known = {partition: lag for partition, lag in lags.items() if lag is not None}
         fetching = "consumer-fetch-manager-metrics"
         values.put(fetching, tags, [("records-lag-max", max(known.values(), default=float("nan")))])
@@ -560,14 +574,7 @@ class ConsumerCore(ChunkReader):
                 *latency.spread("commit-latency", now_ms),
             ],
         )
-        values.put(
-            "consumer-metrics",
-            tags,
-            [
-                ("connection-creation-total", network.opened_total),
-                ("connection-count", network.open_count),
-            ],
-        )
+        values.put("consumer-metrics", tags, self.core.connection_metrics())
         return values
 
 

@@ -67,6 +67,7 @@ class ProducerCore:
             self.transactions = ProducerTransactions(core, self.sender, config["transactional.id"])
         self._wake = wake
         self._clock = core.clock
+        core.observe(self.metrics, _no_member_id)
 
     # -- records --
 
@@ -196,9 +197,11 @@ class ProducerCore:
         """Flush for up to `timeout_ms`; records that are not delivered by then fail."""
         if self.accumulator.ended:
             return
+        deadline = self._clock.now_ms() + timeout_ms
         try:
             if self.transactions is None:
                 await self.flush(timeout_ms)
+            await self.core.push_last(max(deadline - self._clock.now_ms(), 0))
         finally:
             self.accumulator.ended = True
             self.sender.refuse(IllegalState("the producer was closed before this was sent"))
@@ -227,7 +230,7 @@ class ProducerCore:
 
     def metrics(self) -> MetricValues:
         """Return the metrics of the producer."""
-        client_id, network = str(self.core.config["client.id"]), self.core.network
+        client_id = str(self.core.config["client.id"])
         values = self.sender.sensors.values(client_id, self.core.clock.now_ms())
         total, used = int(self.core.config["buffer.memory"]), int(self.accumulator.buffered)
         values.put(
@@ -238,8 +241,11 @@ class ProducerCore:
                 ("buffer-available-bytes", total - used),
                 ("buffer-used-bytes", used),
                 ("requests-in-flight", self.sender.in_flight),
-                ("connection-creation-total", network.opened_total),
-                ("connection-count", network.open_count),
+                *self.core.connection_metrics(),
             ],
         )
         return values
+
+
+def _no_member_id() -> str:
+    return ""

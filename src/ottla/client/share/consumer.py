@@ -65,6 +65,7 @@ class ShareConsumerCore:
         self._rejoins = False
         """True if the next poll restarts the membership."""
         self._closed = False
+        core.observe(self.metrics, self._member_id)
 
     # -- subscription --
 
@@ -76,6 +77,9 @@ class ShareConsumerCore:
     @property
     def member_id(self) -> str:
         """Return the member id of this consumer."""
+        return self._member.member_id
+
+    def _member_id(self) -> str:
         return self._member.member_id
 
     @property
@@ -340,13 +344,8 @@ class ShareConsumerCore:
     def metrics(self) -> MetricValues:
         """Return the metrics of the share consumer."""
         client_id = str(self.core.config["client.id"])
-        network = self.core.network
         values = self._sensors.values(client_id, self.core.clock.now_ms())
-        values.put(
-            "consumer-metrics",
-            (("client-id", client_id),),
-            [("connection-creation-total", network.opened_total), ("connection-count", network.open_count)],
-        )
+        values.put("consumer-metrics", (("client-id", client_id),), self.core.connection_metrics())
         return values
 
     # -- close --
@@ -356,9 +355,11 @@ class ShareConsumerCore:
         if self._closed:
             return
         try:
+            pushing = self.core.push_last(timeout_ms)
             leaving = self.core.scheduler.start(self._leave(), "leave")
             if not await self.core.scheduler.within(leaving, timeout_ms):
                 leaving.cancel()
+            await pushing
         finally:
             self._closed = True
             self.core.close()

@@ -197,7 +197,7 @@ _TABLE: Final = """
     dr_msg_cb P api - - api
     sticky.partitioning.linger.ms P int 0..900000 10 none
     client.dns.lookup * enum use_all_dns_ips,resolve_canonical_bootstrap_servers_only use_all_dns_ips none
-    enable.metrics.push * bool - true none
+    enable.metrics.push * bool - true enable.metrics.push
     request.required.acks P int -1..1000 -1 acks
     acks P int -1..1000 -1 acks
     request.timeout.ms P int 1..900000 30000 request.timeout.ms
