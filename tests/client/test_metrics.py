@@ -4,6 +4,8 @@ import asyncio
 from math import isnan
 from pathlib import Path
 
+import pytest
+
 from ottla import (
     Admin,
     ConfigChange,
@@ -16,6 +18,7 @@ from ottla import (
     aio,
 )
 from ottla.client.metrics import MetricName
+from tests.client.conftest import fresh
 
 
 def test_a_producer_measures_what_it_sends(bootstrap_servers: str) -> None:
@@ -30,6 +33,9 @@ def test_a_producer_measures_what_it_sends(bootstrap_servers: str) -> None:
         assert metrics.value("record-send-rate") > 0
         assert metrics.value("request-latency-avg") >= 0
         assert metrics.value("request-latency-max") >= metrics.value("request-latency-avg")
+        assert 0 <= metrics.value("record-queue-time-avg") <= metrics.value("record-queue-time-max") < 30_000
+        assert metrics.value("request-latency-max", "producer-node-metrics", node_id="node-1") >= 0
+        assert metrics.value("connection-creation-rate") > 0
         assert metrics.value("record-error-total") == 0
         assert metrics.value("requests-in-flight") == 0
         assert metrics.value("connection-count") >= 1
@@ -92,6 +98,28 @@ def test_a_share_consumer_measures_fetches_acknowledgements_and_heartbeats(boots
         assert metrics.value("rebalance-total") >= 1
         assert metrics.value("last-poll-seconds-ago") >= 0
         assert 0 <= metrics.value("poll-idle-ratio-avg") <= 1
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_consumer_measures_rebalances_and_how_long_it_waits(bootstrap_servers: str, protocol: str) -> None:
+    topic = fresh()
+    with Producer(bootstrap_servers=bootstrap_servers) as producer:
+        producer.produce(topic, "x")
+    with Consumer(
+        bootstrap_servers=bootstrap_servers, group_id=fresh(), group_protocol=protocol, auto_offset_reset="earliest"
+    ) as consumer:
+        assert consumer.metrics().value("rebalance-total") == 0
+        assert isnan(consumer.metrics().value("rebalance-latency-avg"))
+        consumer.subscribe([topic])
+        assert consumer.poll(30) is not None
+        consumer.poll(0.3)  # waits to its end
+        consumer.poll(0.3)
+        metrics = consumer.metrics()
+        assert metrics.value("rebalance-total") == 1
+        assert 0 <= metrics.value("rebalance-latency-avg") <= metrics.value("rebalance-latency-total") < 30_000
+        assert metrics.value("rebalance-rate-per-hour") > 0
+        assert 0.5 < metrics.value("poll-idle-ratio-avg") <= 1
+        assert metrics.value("request-latency-avg", "consumer-node-metrics", node_id="node-1") >= 0
 
 
 def test_metrics_of_a_share_consumer_have_the_names_of_kafka(bootstrap_servers: str) -> None:

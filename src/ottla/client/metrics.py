@@ -137,12 +137,36 @@ class Sensor:
         return [(f"{prefix}-avg", self.average(now_ms)), (f"{prefix}-max", self.maximum(now_ms))]
 
 
+class NodeLatencies:
+    """Latencies of requests by node id."""
+
+    def __init__(self) -> None:
+        self._sensors: dict[int, Sensor] = {}
+
+    def record(self, node: int, latency_ms: float, now_ms: int) -> None:
+        """Record the response of a node."""
+        sensor = self._sensors.get(node)
+        if sensor is None:
+            sensor = self._sensors[node] = Sensor()
+        sensor.record(latency_ms, now_ms)
+
+    def put_into(self, values: MetricValues, group: str, tags: Tags, now_ms: int) -> None:
+        """Add the metrics of each node."""
+        for node, sensor in self._sensors.items():
+            values.put(group, (*tags, ("node-id", f"node-{node}")), sensor.spread("request-latency", now_ms))
+
+
 class ProducerSensors:
-    """Sensors of a producer."""
+    """Sensors of a producer.
+
+    queue_time  time in ms from the first record of a batch to its first request
+    """
 
     def __init__(self) -> None:
         self.requests = Sensor()
         self.latency = Sensor()
+        self.nodes = NodeLatencies()
+        self.queue_time = Sensor()
         self.batches = Sensor()
         self.records_a_batch = Sensor()
         self.retries = Sensor()
@@ -175,11 +199,13 @@ class ProducerSensors:
                 *self.latency.spread("request-latency", now_ms),
                 *self.batches.spread("batch-size", now_ms),
                 *self.throttle.spread("produce-throttle-time", now_ms),
+                *self.queue_time.spread("record-queue-time", now_ms),
                 ("records-per-batch-avg", self.records_a_batch.average(now_ms)),
                 ("byte-total", self.batches.total),
                 ("byte-rate", self.batches.rate(now_ms)),
             ],
         )
+        self.nodes.put_into(values, "producer-node-metrics", tags, now_ms)
         for topic, records in self.records.items():
             of_topic: Tags = (*tags, ("topic", topic))
             sizes = self.bytes[topic]
@@ -197,6 +223,7 @@ class ConsumerSensors:
     def __init__(self) -> None:
         self.fetches = Sensor()
         self.latency = Sensor()
+        self.nodes = NodeLatencies()
         self.throttle = Sensor()
         self.bytes = Sensor()
         self.records = Sensor()
@@ -205,9 +232,11 @@ class ConsumerSensors:
     def values(self, client_id: str, now_ms: int) -> MetricValues:
         """Return the metrics."""
         values = MetricValues()
+        tags: Tags = (("client-id", client_id),)
+        self.nodes.put_into(values, "consumer-node-metrics", tags, now_ms)
         values.put(
             "consumer-fetch-manager-metrics",
-            (("client-id", client_id),),
+            tags,
             [
                 *self.fetches.events("fetch", now_ms),
                 *self.latency.spread("fetch-latency", now_ms),

@@ -39,11 +39,17 @@ _OF_TOPICS: Final = tuple(
     ("producer-topic-metrics", f"{name}-{kind}") for name in ("record-send", "byte") for kind in ("total", "rate")
 )
 _OF_PARTITIONS: Final = (("consumer-fetch-manager-metrics", "records-lag"),)
+_OF_NODES: Final[Mapping[str, tuple[_Name, ...]]] = {
+    kind: tuple((f"{kind}-node-metrics", f"request-latency-{statistic}") for statistic in ("avg", "max"))
+    for kind in ("producer", "consumer")
+}
 _LATER: Final[Mapping[type, tuple[_Name, ...]]] = {
-    blocking.Producer: _OF_TOPICS,
-    aio.Producer: _OF_TOPICS,
-    blocking.Consumer: _OF_PARTITIONS,
-    aio.Consumer: _OF_PARTITIONS,
+    blocking.Producer: _OF_TOPICS + _OF_NODES["producer"],
+    aio.Producer: _OF_TOPICS + _OF_NODES["producer"],
+    blocking.Consumer: _OF_PARTITIONS + _OF_NODES["consumer"],
+    aio.Consumer: _OF_PARTITIONS + _OF_NODES["consumer"],
+    blocking.ShareConsumer: _OF_NODES["consumer"],
+    aio.ShareConsumer: _OF_NODES["consumer"],
 }
 """Names of metrics that a new client does not have yet."""
 _PATIENCE_S: Final = 1.0

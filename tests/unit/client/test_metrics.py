@@ -47,6 +47,16 @@ def test_values_are_found_by_name_and_tags() -> None:
         values.value("record-send-total", topic="c")
 
 
+def test_latencies_are_kept_by_node() -> None:
+    sensors = ProducerSensors()
+    sensors.nodes.record(1, 10, 0)
+    sensors.nodes.record(1, 20, 0)
+    sensors.nodes.record(2, 5, 0)
+    values = sensors.values("writer", 1000)
+    assert values.value("request-latency-avg", "producer-node-metrics", node_id="node-1") == 15
+    assert values.value("request-latency-max", "producer-node-metrics", node_id="node-2") == 5
+
+
 def test_metrics_of_a_client_leave_out_topics_and_missing_values() -> None:
     values = MetricValues()
     client = (("client-id", "x"),)

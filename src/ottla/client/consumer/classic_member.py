@@ -126,7 +126,9 @@ class ClassicMembership:
             again = self._resubscribed.wait()
             try:
                 if self._rejoin:
+                    begun_ms = self._core.clock.now_ms()
                     await self._rebalance()
+                    self._consumer.rebalanced(self._core.clock.now_ms() - begun_ms)
                 else:
                     self._poll_watch.check()
                     await self._heartbeat()

@@ -55,6 +55,7 @@ class ConsumerMembership:
         self._ids: dict[str, bytes] = {}
         self._full = True
         self._owned_sent = False
+        self._rebalancing_since_ms: int | None = None
         self._task: Task[None] | None = None
         self._now = Signal(core.scheduler)
         self._interval_ms = _DEFAULT_INTERVAL_MS
@@ -225,19 +226,28 @@ class ConsumerMembership:
         if self._target is None:
             return False
         target = await self._named(self._target)
-        revoked = sorted(self._owned - target)
+        revoked, added = sorted(self._owned - target), sorted(target - self._owned)
+        self._measure(is_rebalancing=bool(revoked or added))
         if revoked:
             await self._notify_consumer(AssignmentChange.REVOKED, revoked, sorted(self._owned - set(revoked)))
             self._owned -= set(revoked)
             self._owned_sent = False
             return True
-        added = sorted(target - self._owned)
         if added:
             await self._notify_consumer(AssignmentChange.ASSIGNED, added, sorted(self._owned | set(added)))
             self._owned |= set(added)
             self._owned_sent = False
             return True
         return False
+
+    def _measure(self, *, is_rebalancing: bool) -> None:
+        """Note the begin of a rebalance, and report its end."""
+        now_ms = self._core.clock.now_ms()
+        if is_rebalancing and self._rebalancing_since_ms is None:
+            self._rebalancing_since_ms = now_ms
+        elif not is_rebalancing and self._rebalancing_since_ms is not None:
+            self._consumer.rebalanced(now_ms - self._rebalancing_since_ms)
+            self._rebalancing_since_ms = None
 
     async def _named(self, target: set[tuple[bytes, int]]) -> set[TopicPartition]:
         """Return the target assignment by topic names; topics without a name in the metadata yet are left out."""

@@ -39,7 +39,7 @@ from ottla.client.errors import (
     RequestTimedOut,
 )
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
-from ottla.client.metrics import MetricValues
+from ottla.client.metrics import MetricValues, Sensor
 from ottla.client.offsets import list_offsets
 from ottla.client.topics import EARLIEST, FoundOffset, TopicPartition
 from ottla.protocol.errors import OFFSET_OUT_OF_RANGE
@@ -49,6 +49,7 @@ from ottla.tasks.deferred import Deferred
 from ottla.tasks.scheduler import Task
 from ottla.tasks.signal import Signal
 
+_SECONDS_AN_HOUR: Final = 3600
 _NO_GROUP: Final = "this needs the config group.id"
 
 
@@ -92,6 +93,12 @@ class ConsumerCore(ChunkReader):
         self._entered = Signal(core.scheduler)
         self._pending_changes = 0
         """Number of partition changes that wait for the application to be in `wait`, or are applied there."""
+        self._rebalances = Sensor()
+        """Latencies of rebalances in ms."""
+        self._idle = Sensor()
+        """Share of `wait` in the time since the last one, which is the application's."""
+        self._waited_ms = -1
+        """Time at which the last `wait` ended."""
         core.observe(self.noted_metrics, self._member_id)
 
     # -- subscriptions and assignments --
@@ -175,6 +182,10 @@ class ConsumerCore(ChunkReader):
             self._pending_changes -= 1
             self._woken.happen()
 
+    def rebalanced(self, latency_ms: int) -> None:
+        """See `MemberConsumer.rebalanced`."""
+        self._rebalances.record(latency_ms, self.core.clock.now_ms())
+
     def failed(self) -> None:
         """See `MemberConsumer.failed`."""
         self._wake_application()
@@ -210,6 +221,7 @@ class ConsumerCore(ChunkReader):
         self._check_open()
         if self._membership is None and not self._positions.states:
             raise IllegalState("poll comes after subscribe or assign")
+        begun_ms = self.core.clock.now_ms()
         self.attention = False
         self._waiting = True
         self._entered.happen()
@@ -222,8 +234,16 @@ class ConsumerCore(ChunkReader):
             return await self._wait(self.core.clock.now_ms() + timeout_ms)
         finally:
             self._waiting = False
+            self._measure_wait(begun_ms)
             if self._pending_changes:
                 self.attention = True  # no records are returned during the change
+
+    def _measure_wait(self, begun_ms: int) -> None:
+        now_ms = self.core.clock.now_ms()
+        elapsed_ms = now_ms - self._waited_ms
+        if self._waited_ms >= 0 and elapsed_ms > 0:
+            self._idle.record((now_ms - begun_ms) / elapsed_ms, now_ms)
+        self._waited_ms = now_ms
 
     async def _wait(self, deadline: int) -> Handover | bool:
         while True:
@@ -572,9 +592,14 @@ class ConsumerCore(ChunkReader):
                 ("assigned-partitions", len(self._positions.states)),
                 *latency.events("commit", now_ms),
                 *latency.spread("commit-latency", now_ms),
+                *self._rebalances.spread("rebalance-latency", now_ms),
+                ("rebalance-latency-total", self._rebalances.total),
+                ("rebalance-total", float(self._rebalances.count)),
+                ("rebalance-rate-per-hour", self._rebalances.event_rate(now_ms) * _SECONDS_AN_HOUR),
             ],
         )
-        values.put("consumer-metrics", tags, self.core.connection_metrics())
+        idle = ("poll-idle-ratio-avg", self._idle.average(now_ms))
+        values.put("consumer-metrics", tags, [*self.core.connection_metrics(), idle])
         return values
 
 

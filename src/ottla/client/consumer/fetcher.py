@@ -349,7 +349,7 @@ class Fetcher:
             self.sensors.fetches.record(1, sent_ms)
             self._await_answer(known, sent_ms)
             frame, answer = await link.request_positions(request, version, timeout_ms=timeout_ms)
-            self._measure(answer, sent_ms)
+            self._measure(answer, node, sent_ms)
             if answer.error_code != table.NONE:
                 known.forget()
                 if answer.error_code not in _SESSION_CODES:
@@ -380,9 +380,10 @@ class Fetcher:
         else:
             self.pump()
 
-    def _measure(self, answer: Any, sent_ms: int) -> None:
+    def _measure(self, answer: Any, node: int, sent_ms: int) -> None:
         now_ms, sensors = self._core.clock.now_ms(), self.sensors
         sensors.latency.record(now_ms - sent_ms, now_ms)
+        sensors.nodes.record(node, now_ms - sent_ms, now_ms)
         sensors.throttle.record(answer.throttle_time_ms, now_ms)
         regions = (row.records for topic in answer.responses for row in topic.partitions if row.records)
         size = sum(end - start for start, end in regions)

@@ -87,6 +87,9 @@ class MemberConsumer(Protocol):
         the listener has run. With enable.auto.commit the positions of revoked partitions are committed first.
         """
 
+    def rebalanced(self, latency_ms: int) -> None:
+        """Record the end of a rebalance, which has taken `latency_ms`."""
+
     def failed(self) -> None:
         """Wake the application: the membership has ended with an error, which its poll raises."""
 

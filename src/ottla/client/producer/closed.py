@@ -55,10 +55,21 @@ class ClosedBatch(SequencedBatch):
 
     size      bytes that it occupies of buffer.memory
     is_named  whether the partition of some record was given by the caller
+    opened_ms  time of its first record, by the monotonic clock
     retried_because  error of the last attempt, None before the first one that failed
     """
 
-    __slots__ = ("header", "is_named", "listeners", "payload", "retried_because", "size", "spans", "transactional")
+    __slots__ = (
+        "header",
+        "is_named",
+        "listeners",
+        "opened_ms",
+        "payload",
+        "retried_because",
+        "size",
+        "spans",
+        "transactional",
+    )
 
     def __init__(
         self,
@@ -72,6 +83,7 @@ class ClosedBatch(SequencedBatch):
         super().__init__(partition, b"", batch.count, deadline)
         self.size = batch.size
         self.is_named = batch.is_named
+        self.opened_ms: int = batch.opened_ms
         self.retried_because: KafkaError | None = None
         self.listeners = batch.listeners
         self.spans: list[tuple[int, int, DeliveryCounter]] = batch.spans()
@@ -130,6 +142,7 @@ class ClosedBatch(SequencedBatch):
         for closed in parts:
             closed.size = self.size // len(parts)
             closed.is_named = self.is_named
+            closed.opened_ms = self.opened_ms
             closed.retried_because = self.retried_because
         parts[0].size += self.size - sum(closed.size for closed in parts)
         return parts

@@ -341,6 +341,9 @@ class Sender:
         self._in_flight += 1
         sent_ms = self._clock.now_ms()
         self.sensors.requests.record(1, sent_ms)
+        for batch in batches:
+            if batch.retried_because is None:
+                self.sensors.queue_time.record(sent_ms - batch.opened_ms, sent_ms)
         outcome.listen(partial(self._answered, node, batches, ids, sent_ms))
 
     def _sealed(
@@ -392,6 +395,7 @@ class Sender:
         if answer is not None:
             now_ms = self._clock.now_ms()
             self.sensors.latency.record(now_ms - sent_ms, now_ms)
+            self.sensors.nodes.record(node, now_ms - sent_ms, now_ms)
             self.sensors.throttle.record(answer.throttle_time_ms, now_ms)
             for topic in answer.responses:
                 for row in topic.partition_responses:

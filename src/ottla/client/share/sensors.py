@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from ottla.client.metrics import MetricValues, Sensor, Tags
+from ottla.client.metrics import MetricValues, NodeLatencies, Sensor, Tags
 
 _MS_A_SECOND: Final = 1000
 _SECONDS_AN_HOUR: Final = 3600
@@ -19,6 +19,7 @@ class ShareSensors:
     def __init__(self) -> None:
         self.fetches = Sensor()
         self.latency = Sensor()
+        self.nodes = NodeLatencies()
         self.throttle = Sensor()
         self.sizes = Sensor()
         self.records = Sensor()
@@ -32,10 +33,11 @@ class ShareSensors:
         self._poll_ms: int | None = None
         self._since_last_ms = 0
 
-    def fetched(self, latency_ms: int, throttle_ms: int, size: int, records: int, now_ms: int) -> None:
+    def fetched(self, node: int, latency_ms: int, throttle_ms: int, size: int, records: int, now_ms: int) -> None:
         """Record the response to a fetch, with the number of records that it acquired and the bytes of their batches."""
         self.fetches.record(1, now_ms)
         self.latency.record(latency_ms, now_ms)
+        self.nodes.record(node, latency_ms, now_ms)
         self.throttle.record(throttle_ms, now_ms)
         if records:
             self.sizes.record(size, now_ms)
@@ -67,6 +69,7 @@ class ShareSensors:
         """Return the metrics."""
         values = MetricValues()
         tags: Tags = (("client-id", client_id),)
+        self.nodes.put_into(values, "consumer-node-metrics", tags, now_ms)
         values.put(
             "consumer-share-fetch-manager-metrics",
             tags,

@@ -282,7 +282,7 @@ class NodeShareSession:
                 if acquired:
                     records += acquired
                     size += len(row.records or b"")
-        self._sensors.fetched(now_ms - sent_ms, answer.throttle_time_ms, size, records, now_ms)
+        self._sensors.fetched(self.node, now_ms - sent_ms, answer.throttle_time_ms, size, records, now_ms)
 
     def _next_epoch(self) -> None:
         self._epoch = 1 if self._epoch == _LONGEST_EPOCH else self._epoch + 1
