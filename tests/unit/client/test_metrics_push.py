@@ -10,8 +10,9 @@ from ottla.client.admin.core import AdminCore
 from ottla.client.core import Core
 from ottla.client.errors import BrokersUnreachable, IllegalState
 from ottla.client.metrics import MetricValues
+from ottla.client.telemetry.collection import Collection, Collector
 from ottla.client.telemetry.instance import client_instance_id
-from ottla.client.telemetry.plan import RETRY_MS
+from ottla.client.telemetry.plan import RETRY_MS, Subscription
 from ottla.protocol.api import GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY
 from ottla.protocol.errors import (
     INVALID_RECORD,
@@ -270,6 +271,26 @@ def test_after_an_invalid_push_nothing_more_is_sent(caplog: pytest.LogCaptureFix
     assert core.telemetry is not None
     world.run(core, core.telemetry.close(1000))
     assert len(pushes(broker)) == 1
+
+
+def test_a_broker_that_chooses_no_id_gets_no_metrics(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    broker = telemetric(world, client_instance_id=bytes(16))
+    with caplog.at_level(logging.INFO, "ottla.client"):
+        connected(world)
+        world.advance(10 * INTERVAL_MS)
+    assert (len(broker.sent(GetTelemetrySubscriptionsRequest)), pushes(broker)) == (1, [])
+    (message,) = caplog.messages
+    assert message.endswith("the response has no client instance id; no more metrics are pushed")
+
+
+def test_metrics_of_many_topics_are_encoded_in_steps() -> None:
+    subscription = Subscription(ID, 7, INTERVAL_MS, (), ("*",), is_delta=True, max_bytes=1 << 20)
+    counts = Counts((world := World()).core())
+    counts.topics = 1200
+    collection = Collection(world.wall_ms())
+    assert sum(1 for _ in Collector(0).collect(counts.metrics(), subscription, collection)) == 3
+    assert (len(collection.of_client), len(collection.of_parts)) == (2, 1200)
 
 
 def test_an_error_is_logged_once_as_long_as_it_lasts(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,8 +2,8 @@
 
     MetricsData > ResourceMetrics > ScopeMetrics > Metric > Gauge or Sum > NumberDataPoint
 
-A push has one resource, whose attributes tell the client from others, and one metric for each series. Names and attributes are
-those of Apache Kafka's clients: `record-send-total` of the group `producer-metrics` is
+A push has one resource, whose attributes identify the client, and one metric for each series. Names and attributes are those
+of Apache Kafka's clients: `record-send-total` of the group `producer-metrics` is
 `org.apache.kafka.producer.record.send.total`; in names of attributes `_` stands for `-`.
 """
 

@@ -5,9 +5,9 @@
       |        +----------------------------------------------+  +------------------------------------------+
       +--- an error, of either request: see `PushPlan.refused`
 
-A client is never told to be quiet for good by a subscription without metrics: it looks again after each interval. The first
-push after a new subscription comes after half of the interval to 1.5 times of it, so that clients that were started together
-do not push together. State and time in, the next request and its time out; nothing is sent here.
+After a subscription without metrics the client requests it again, every interval. The first push after a subscription comes
+after 0.5 to 1.5 intervals, so that clients that were started together do not push together. Nothing is sent here: responses
+and times go in, the next request and its time come out.
 """
 
 from typing import Final, NamedTuple
@@ -38,7 +38,7 @@ class Subscription(NamedTuple):
     instance_id  id of the client instance, of 16 bytes, which a broker has chosen
     id           stands for these contents; pushes name it
     interval_ms  time between two pushes
-    codecs       compression codecs that the broker accepts, its favorite first
+    codecs       compression codecs that the broker accepts, in its order of preference
     prefixes     of the names of the metrics; "*" alone stands for all
     is_delta     True if totals count from the last push, False if from the start of the client
     max_bytes    maximum size of a compressed push

@@ -115,7 +115,9 @@ class MetricsPush:
         if response.error_code != NONE:
             self._report(f"GetTelemetrySubscriptions at {link}: {name_of(response.error_code)}")
             return
-        if self._plan.pushes:
+        if self._plan.due_ms is None:
+            self._report(f"GetTelemetrySubscriptions at {link}: the response has no client instance id")
+        elif self._plan.pushes:
             logger.debug("client instance %s pushes its metrics to %s", self.instance_id, link)
         else:
             self._reported = ""  # else it is the next push that shows whether an error lasts
