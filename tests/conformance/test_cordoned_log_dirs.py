@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla import Admin, ConfigChange, ConfigResource, NewTopic, ResourceType
 from ottla.metadata.plans.cordons import CORDONED
 from ottla.protocol.errors import name_of
 from ottla.protocol.messages.alter_replica_log_dirs import (
@@ -29,7 +30,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from ottla.testing import EmbeddedBroker
+from ottla.testing import EmbeddedBroker, KafkaCluster
 
 from .conftest import Wire
 from .members import wait_for
@@ -224,3 +225,16 @@ def test_an_empty_value_cordons_nothing(cordons: Cordons) -> None:
     cordons.cordon(cordons.paths[1])
     assert cordons.set("") == ("NONE", None)
     wait_for(lambda: cordons.cordoned == [])
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_directories_are_cordoned_from_the_start(brokers: int) -> None:
+    """Compared with Apache Kafka by hand: a test cannot restart the broker at `--broker`."""
+    configs = {"cordoned.log.dirs": "*"}
+    started = EmbeddedBroker(configs) if brokers == 1 else KafkaCluster(brokers, configs)
+    with started as kafka, Admin(bootstrap_servers=kafka.bootstrap_servers) as admin:
+        assert NONE_USABLE in str(admin.create_topics([NewTopic("t", 1, 1)]).errors["t"])
+        for node in range(1, brokers + 1):
+            changes = [ConfigChange(CORDONED, "")]
+            admin.incremental_alter_configs({ConfigResource(ResourceType.BROKER, str(node)): changes}).check()
+        wait_for(lambda: not admin.create_topics([NewTopic("t", 1, 1)]).errors)
