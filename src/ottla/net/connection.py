@@ -98,6 +98,12 @@ class LinkOwner(Protocol):
     def ended(self, link: "Link", *, failed: bool) -> None:
         """Record that a connection has ended."""
 
+    def refused_login(self, error: KafkaError) -> KafkaError:
+        """Return the error with which a connection ends whose login failed."""
+
+    def throttled(self, link: "Link", throttle_ms: int) -> None:
+        """Record the throttle time of a response, 0 if the client is not throttled."""
+
 
 class _OpenRequest:
     """Request without a response yet."""
@@ -233,7 +239,7 @@ class Link:
             lifetime_ms = await log_in(self, credentials, exchange)
         except KafkaError as error:
             self._login = None
-            self._end(error)
+            self._end(self._owner.refused_login(error))
             return
         self._login = None
         self._is_authenticating = False
@@ -316,9 +322,11 @@ class Link:
             return
         response = self._wire.response(frame)
         asked = self._open.popleft()
-        throttle_ms = getattr(response, "throttle_time_ms", 0)
+        throttle_ms = getattr(response, "throttle_time_ms", None)
         if throttle_ms:
             self.muted_until = max(self.muted_until, self._scheduler.clock.now_ms() + throttle_ms)
+        if throttle_ms is not None:
+            self._owner.throttled(self, throttle_ms)
         asked.promise.complete(response)
 
     def lost(self, reason: str) -> None:

@@ -8,11 +8,12 @@ An unreachable address is logged as a WARNING at the first failure, then every f
 """
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from ottla.environment import Address, Cancellable, Random, Transport
 from ottla.net.connection import ConnectionSettings, Link
-from ottla.net.errors import ConnectionLost
+from ottla.net.errors import ConnectionLost, KafkaError, NotAuthenticated
 from ottla.protocol.frames import Rooms
 from ottla.tasks.deferred import Deferred, completed
 from ottla.tasks.scheduler import Scheduler
@@ -44,6 +45,10 @@ class Network:
     has_resolved  whether the host name of any connection had an address so far
     changed       signals that a connection opened or ended
     rooms         pool of buffers for the unfinished frames of all connections
+    on_throttle   callbacks for the throttle times (ms) in responses, and for the first 0 after one
+
+    on_refused_login  callback for refused logins. With one they are retried like lost connections, because the credentials may
+                      be replaced; without, they are errors of the requests
     """
 
     def __init__(
@@ -57,6 +62,8 @@ class Network:
         self.has_resolved = False
         self.changed = Signal(scheduler)
         self.rooms = Rooms()
+        self.on_refused_login: Callable[[NotAuthenticated], None] | None = None
+        self.on_throttle: list[Callable[[Link, int], None]] = []
         self.opened_total = 0
         self.failures: dict[Address, str] = {}
         """Last error of each unreachable address."""
@@ -67,6 +74,7 @@ class Network:
         self._not_before: dict[Address, int] = {}
         self._shared = bytearray(_RECEIVE)
         self._sweep: Cancellable | None = None
+        self._is_throttled = False
         self._closed = False
 
     # -- connections --
@@ -180,6 +188,20 @@ class Network:
             wait = min(base, max(settings.reconnect_backoff_max_ms, settings.reconnect_backoff_ms))
             self._not_before[link.address] = self.scheduler.clock.now_ms() + self._jittered(wait)
         self.changed.happen()
+
+    def refused_login(self, error: KafkaError) -> KafkaError:
+        """Return the error with which a connection ends whose login failed."""
+        if self.on_refused_login is None or not isinstance(error, NotAuthenticated):
+            return error
+        self.on_refused_login(error)
+        return ConnectionLost(str(error))
+
+    def throttled(self, link: Link, throttle_ms: int) -> None:
+        """Pass on the throttle time of a response, and the first 0 after one."""
+        if throttle_ms > 0 or self._is_throttled:
+            self._is_throttled = throttle_ms > 0
+            for report in self.on_throttle:
+                report(link, throttle_ms)
 
     def _warn(self, link: Link) -> None:
         """Log a failed connection attempt, at most every few seconds."""

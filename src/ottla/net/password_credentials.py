@@ -44,6 +44,11 @@ class PasswordCredentials:
         self._tasks = tasks
         self._worker: Worker | None = None
 
+    def replace(self, user: str, password: str) -> None:
+        """Set the user and password of later logins."""
+        self._user = user
+        self._password = password
+
     def prepare(self) -> Deferred[object]:
         """See `Credentials.prepare`."""
         return completed(None, self._tasks)

@@ -138,6 +138,20 @@ def test_a_throttled_client_is_silent(world: World) -> None:
     assert broker.asked[HeartbeatRequest] == 2
 
 
+def test_throttle_times_are_reported_up_to_the_first_zero(world: World) -> None:
+    broker = world.broker()
+    answers = (HeartbeatResponse(throttle_time_ms=milliseconds) for milliseconds in (0, 500, 200, 0, 0))
+    broker.on(HeartbeatRequest, *answers)
+    core = world.core()
+    reports: list[tuple[str, int]] = []
+    core.network.on_throttle.append(lambda link, milliseconds: reports.append((str(link), milliseconds)))
+    link = world.run(core, core.metadata.any_link())
+    for _ in range(5):
+        link.request(beat(), 4)
+        world.advance(600)
+    assert reports == [("one:9092", 500), ("one:9092", 200), ("one:9092", 0)]
+
+
 def test_idle_connections_are_closed(world: World) -> None:
     world.broker()
     core = world.core(connections_max_idle_ms=10_000)

@@ -51,3 +51,12 @@ def test_too_many_iterations_are_refused() -> None:
     world.advance(5)
     assert isinstance(promise.error, AuthenticationFailed)
     assert str(promise.error) == "Requested iterations 1000001 is more than the maximum 1000000 for SCRAM-SHA-256"
+
+
+def test_replaced_credentials_are_those_of_the_next_exchange() -> None:
+    world = World()
+    credentials = PasswordCredentials("PLAIN", "alice", "secret", world, Started(world), immediate_queue())
+    first = credentials.exchange().result()
+    credentials.replace("bob", "other")
+    assert first.initial() == b"\0alice\0secret"
+    assert credentials.exchange().result().initial() == b"\0bob\0other"

@@ -25,7 +25,7 @@ from ottla.compat.librdkafka.errors import KafkaError, KafkaException, error_fro
 from ottla.compat.librdkafka.events import Events, statistics
 from ottla.compat.librdkafka.groups import opaque_group_metadata
 from ottla.compat.librdkafka.metadata import ClusterMetadata
-from ottla.compat.librdkafka.producer import milliseconds, set_credentials
+from ottla.compat.librdkafka.producer import milliseconds
 from ottla.compat.librdkafka.reader import Key, Reader, key_of
 from ottla.compat.librdkafka.values import (
     OFFSET_BEGINNING,
@@ -83,10 +83,11 @@ class Consumer:
         self._closed = False
         self._reader = Reader(self._settings.client)
         self._events = Events(self._settings, self._statistics)
+        self._reader.report_to(self._events)
 
-    def _check(self) -> None:
+    def _check(self, message: str = "Consumer closed") -> None:
         if self._closed:
-            raise RuntimeError("Consumer closed")
+            raise RuntimeError(message)
 
     # Subscriptions and assignments.
 
@@ -611,8 +612,9 @@ class Consumer:
             return None
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Raise KafkaException (_NOT_IMPLEMENTED): Ottla's client keeps the credentials that it was made with."""
-        set_credentials(username, password)
+        """Log in with these credentials whenever a connection logs in from now on (PLAIN, SCRAM). Raises TypeError."""
+        self._check("Handle has been closed")
+        self._reader.set_credentials(username, password)
 
     def _statistics(self) -> dict[str, Any]:
         reader = self._reader

@@ -16,7 +16,7 @@ from ottla.compat.librdkafka.errors import error_from
 
 @dataclass(eq=False)
 class ThrottleEvent:
-    """Request that a broker has throttled, for throttle_cb, which is not called so far; the time is in seconds."""
+    """Request that a broker has throttled, for throttle_cb; the time is in seconds."""
 
     broker_name: str
     broker_id: int
@@ -43,9 +43,16 @@ class Events:
 
     def report(self, error: ClientError) -> None:
         """Have error_cb called with an error. Any thread."""
-        callback = self._callbacks.get("error_cb")
-        if callback is not None:
-            self.add(callback, error_from(error))
+        if self.has("error_cb"):
+            self.add(self._callbacks["error_cb"], error_from(error))
+
+    def throttled(self, event: ThrottleEvent) -> None:
+        """Have throttle_cb called. Any thread."""
+        self.add(self._callbacks["throttle_cb"], event)
+
+    def has(self, name: str) -> bool:
+        """Return whether the configs have this callback."""
+        return name in self._callbacks
 
     def __bool__(self) -> bool:
         return bool(self._calls) or (self._interval > 0 and time.monotonic() >= self._due)

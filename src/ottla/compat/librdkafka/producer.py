@@ -6,7 +6,6 @@ core appends them when the metadata has come. A full queue is a BufferError. Eve
 """
 
 import operator
-import sys
 import threading
 import time
 from collections import deque
@@ -16,7 +15,6 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from ottla.client import blocking
-from ottla.client.admin.core import AdminCore
 from ottla.client.errors import (
     BrokersUnreachable,
     BufferExhausted,
@@ -43,7 +41,8 @@ from ottla.compat.librdkafka.errors import (
 )
 from ottla.compat.librdkafka.events import Events, statistics
 from ottla.compat.librdkafka.groups import group_metadata_from
-from ottla.compat.librdkafka.metadata import ClusterMetadata, bounded, fetched
+from ottla.compat.librdkafka.handle import Handle
+from ottla.compat.librdkafka.metadata import ClusterMetadata
 from ottla.compat.librdkafka.values import OFFSET_INVALID, Message, TopicPartition, positions
 
 _FOREVER_MS: Final = 2**40
@@ -78,7 +77,7 @@ def _fail(queue: _Waiting, error: ClientError, most: int | None = None) -> None:
         queue.rows.popleft()[-1](error, None)
 
 
-class RecordQueue(blocking.Producer):
+class RecordQueue(Handle, blocking.Producer):
     """Ottla's producer, with a queue for records of topics that are not known yet."""
 
     def __init__(self, settings: Settings) -> None:
@@ -87,11 +86,6 @@ class RecordQueue(blocking.Producer):
         self._timeout_ms = int(settings.client["delivery.timeout.ms"])
         self._propagation_ms = number(settings.own, "topic.metadata.propagation.max.ms")
         super().__init__(settings.client)
-
-    def __del__(self) -> None:
-        """End in the background, without a warning: programs of confluent-kafka close no producer."""
-        if not self._released and not sys.is_finalizing():
-            self._drop()
 
     @property
     def unsent(self) -> int:
@@ -218,19 +212,6 @@ class RecordQueue(blocking.Producer):
 
         self._run(send())
 
-    def cluster(self, topic: str | None, timeout_ms: int) -> ClusterMetadata:
-        """Return the metadata of the cluster, or of one topic."""
-        return self._run(fetched(self._core, topic, timeout_ms))
-
-    def cluster_id(self, timeout_ms: int) -> str | None:
-        """Return the id of the cluster."""
-        admin = AdminCore(self._core)
-        return self._run(bounded(self._core, admin.describe_cluster(), timeout_ms)).cluster_id
-
-    def brokers(self) -> list[tuple[int, str, int]]:
-        """Return node, host and port of the known brokers."""
-        return [(node, host, port) for node, (host, port) in self._core.network.brokers.items()]
-
 
 class Producer:
     """Producer of records, with librdkafka's configs.
@@ -252,6 +233,7 @@ class Producer:
         self._closed = False
         self._queue = RecordQueue(self._settings)
         self._events = Events(self._settings, self._statistics)
+        self._queue.report_to(self._events)
 
     # Records.
 
@@ -499,8 +481,9 @@ class Producer:
             return None
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Raise KafkaException (_NOT_IMPLEMENTED): Ottla's client keeps the credentials that it was made with."""
-        set_credentials(username, password)
+        """Log in with these credentials whenever a connection logs in from now on (PLAIN, SCRAM). Raises TypeError."""
+        self._check("Handle has been closed")
+        self._queue.set_credentials(username, password)
 
     def _statistics(self) -> dict[str, Any]:
         queue = self._queue
@@ -577,11 +560,3 @@ def _prefixed(prefix: str, error: ClientError) -> KafkaException:
     """Return the exception for an error, with librdkafka's text after a prefix."""
     converted = error_from(error)
     return KafkaException(KafkaError(converted.code(), prefix + KafkaError(converted.code()).str(), converted.fatal()))
-
-
-def set_credentials(username: str, password: str) -> None:
-    """Raise KafkaException (_NOT_IMPLEMENTED), or TypeError for anything but texts."""
-    for place, text in enumerate((username, password), 1):
-        if not isinstance(text, str):
-            raise TypeError(f"argument {place} must be str, not {text if text is None else type(text).__name__}")
-    raise exception("_NOT_IMPLEMENTED", "set_sasl_credentials: make a new client with the new credentials")

@@ -1,14 +1,12 @@
 """Ottla's consumer as the one of librdkafka's calls needs it: single steps, ends of partitions, offsets with a limit."""
 
-import sys
-
 from ottla.client import blocking
-from ottla.client.admin.core import AdminCore
 from ottla.client.config import ClientConfig
 from ottla.client.consumer.positions import UNKNOWN
 from ottla.client.topics import FoundOffset
 from ottla.client.topics import TopicPartition as ClientPartition
-from ottla.compat.librdkafka.metadata import ClusterMetadata, bounded, fetched
+from ottla.compat.librdkafka.handle import Handle
+from ottla.compat.librdkafka.metadata import bounded
 from ottla.compat.librdkafka.values import OFFSET_INVALID
 from ottla.records.record import Record
 
@@ -21,16 +19,11 @@ def key_of(partition: ClientPartition) -> Key:
     return partition.topic, partition.partition
 
 
-class Reader(blocking.Consumer):
+class Reader(Handle, blocking.Consumer):
     """Ottla's consumer, with what librdkafka's needs of its core."""
 
     def __init__(self, config: ClientConfig) -> None:
         super().__init__(config)  # type: ignore[arg-type]  # Blocking takes parsed configs, too
-
-    def __del__(self) -> None:
-        """End in the background, without a warning."""
-        if not self._released and not sys.is_finalizing():
-            self._drop()
 
     def take(self) -> Record | None:
         """Return a record that has been fetched, or None."""
@@ -87,19 +80,6 @@ class Reader(blocking.Consumer):
     def offsets_at(self, moments: dict[ClientPartition, int], timeout_ms: int) -> dict[ClientPartition, FoundOffset]:
         """Return offsets by timestamp. Raises KafkaError."""
         return self._run(bounded(self._core, self._consumer.offsets_at(moments), timeout_ms))
-
-    def cluster(self, topic: str | None, timeout_ms: int) -> ClusterMetadata:
-        """Return the metadata of the cluster, or of one topic."""
-        return self._run(fetched(self._core, topic, timeout_ms))
-
-    def cluster_id(self, timeout_ms: int) -> str | None:
-        """Return the id of the cluster."""
-        admin = AdminCore(self._core)
-        return self._run(bounded(self._core, admin.describe_cluster(), timeout_ms)).cluster_id
-
-    def brokers(self) -> list[tuple[int, str, int]]:
-        """Return node, host and port of the known brokers."""
-        return [(node, host, port) for node, (host, port) in self._core.network.brokers.items()]
 
     def known_partitions(self, topic: str, timeout_ms: int) -> set[int]:
         """Return the partitions of a topic. Raises KafkaError."""

@@ -1,7 +1,6 @@
 """Share consumer with the calls and the behaviour of librdkafka's, on Ottla's (KIP-932)."""
 
 import operator
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,7 +23,8 @@ from ottla.compat.librdkafka.errors import (
     exception_from,
 )
 from ottla.compat.librdkafka.events import Events, statistics
-from ottla.compat.librdkafka.producer import milliseconds, set_credentials
+from ottla.compat.librdkafka.handle import Handle
+from ottla.compat.librdkafka.producer import milliseconds
 from ottla.compat.librdkafka.values import Message, TopicPartition
 from ottla.records.record import Record
 
@@ -72,19 +72,11 @@ class Messages:
         return f"Messages({self._records!r})"
 
 
-class _Reader(blocking.ShareConsumer):
+class _Reader(Handle, blocking.ShareConsumer):
     """Ottla's share consumer, which ends without a warning."""
 
     def __init__(self, config: ClientConfig) -> None:
         super().__init__(config)
-
-    def __del__(self) -> None:
-        if not self._released and not sys.is_finalizing():
-            self._drop()
-
-    def brokers(self) -> list[tuple[int, str, int]]:
-        """Return node, host and port of the known brokers."""
-        return [(node, host, port) for node, (host, port) in self._core.network.brokers.items()]
 
 
 def _check_configs(configs: Mapping[str, Any]) -> None:
@@ -132,6 +124,7 @@ class ShareConsumer:
         self._lock = threading.Lock()
         self._reader = _Reader(self._settings.client)
         self._events = Events(self._settings, self._statistics)
+        self._reader.report_to(self._events)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -263,8 +256,8 @@ class ShareConsumer:
         return statistics("consumer", reader.config["client.id"], 0, reader.metrics(), reader.brokers())
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Raise KafkaException (_NOT_IMPLEMENTED): a new client takes new credentials."""
-        set_credentials(username, password)
+        """Log in with these credentials whenever a connection logs in from now on (PLAIN, SCRAM). Raises TypeError."""
+        self._reader.set_credentials(username, password)
 
     def close(self) -> None:
         """Send the acknowledgements, leave the group, and run callbacks."""

@@ -1,5 +1,6 @@
 """Admin client of librdkafka: all its requests, and the metadata of the cluster."""
 
+import time
 from types import TracebackType
 from typing import Self
 
@@ -13,7 +14,7 @@ from ottla.compat.librdkafka.admin.scram import Scram
 from ottla.compat.librdkafka.admin.topics import Topics
 from ottla.compat.librdkafka.errors import KafkaError, KafkaException, error_from
 from ottla.compat.librdkafka.metadata import ClusterMetadata
-from ottla.compat.librdkafka.producer import milliseconds, set_credentials
+from ottla.compat.librdkafka.producer import milliseconds
 
 
 class AdminClient(Topics, Configs, Cluster, Groups, Acls, Scram, Partitions):
@@ -39,16 +40,21 @@ class AdminClient(Topics, Configs, Cluster, Groups, Acls, Scram, Partitions):
             return None
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Raise KafkaException (_NOT_IMPLEMENTED): a new client takes new credentials."""
-        set_credentials(username, password)
+        """Log in with these credentials whenever a connection logs in from now on (PLAIN, SCRAM). Raises TypeError."""
+        self._admin.set_credentials(username, password)
 
     def poll(self, timeout: float = -1) -> int:
-        """Return 0: futures complete without a poll."""
-        del timeout
-        return 0
+        """Run callbacks, and return their number; waits up to `timeout` seconds for the first (-1: no limit).
+
+        Futures complete without it.
+        """
+        deadline = time.monotonic() + milliseconds(timeout) / 1000
+        while not self._events and time.monotonic() < deadline:
+            time.sleep(0.001)
+        return self._events.serve()
 
     def __len__(self) -> int:
-        return 0  # no event waits for a poll
+        return len(self._events)
 
     def __enter__(self) -> Self:
         return self

@@ -1,6 +1,5 @@
 """Requests of the admin client: sent by a few threads, with a future for each resource, and librdkafka's errors."""
 
-import sys
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -11,10 +10,12 @@ from ottla.client import blocking
 from ottla.client.admin.results import Results
 from ottla.client.errors import BrokersUnreachable, NotAuthenticated
 from ottla.client.errors import KafkaError as ClientError
+from ottla.client.metrics import MetricValues
 from ottla.compat.librdkafka.codes import CODES
 from ottla.compat.librdkafka.configs import settings
 from ottla.compat.librdkafka.errors import KafkaError, KafkaException, error_from, exception
-from ottla.compat.librdkafka.metadata import ClusterMetadata, bounded, fetched
+from ottla.compat.librdkafka.events import Events, statistics
+from ottla.compat.librdkafka.handle import Handle
 from ottla.protocol import errors as table
 from ottla.tasks.deferred import Deferred
 
@@ -40,20 +41,8 @@ class Node:
         return f"({self.id}) {address_text(self.host, self.port)} {rack}"
 
 
-class Admin(blocking.Admin):
+class Admin(Handle, blocking.Admin):
     """Ottla's admin client, which ends without a warning."""
-
-    def __del__(self) -> None:
-        if not self._released and not sys.is_finalizing():
-            self._drop()
-
-    def cluster(self, topic: str | None, timeout_ms: int) -> ClusterMetadata:
-        """Return the metadata of the cluster, or of one topic."""
-        return self._run(fetched(self._core, topic, timeout_ms))
-
-    def cluster_id(self, timeout_ms: int) -> str | None:
-        """Return the id of the cluster."""
-        return self._run(bounded(self._core, self._admin.describe_cluster(), timeout_ms)).cluster_id
 
     def ask(self, coroutine: Coroutine[Deferred[Any], Any, T]) -> T:
         """Run a coroutine on the client's loop; return its result."""
@@ -134,6 +123,11 @@ class Requests:
         self._settings = settings("admin client", (dict(conf),), kwargs)
         self._admin = Admin(self._settings.client)  # type: ignore[arg-type]  # Blocking takes parsed configs, too
         self._executor = ThreadPoolExecutor(4, "ottla-admin")
+        self._events = Events(self._settings, self._statistics)
+        self._admin.report_to(self._events)
+
+    def _statistics(self) -> dict[str, Any]:
+        return statistics("producer", self._admin.config["client.id"], 0, MetricValues(), self._admin.brokers())
 
     def _future(self, request: Callable[[], T]) -> "Future[T]":
         """Call a request in the background; return the future of its result."""
