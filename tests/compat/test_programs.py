@@ -301,6 +301,31 @@ def stored_offsets(library: Any, servers: str, topic: str) -> list[Any]:
     return result
 
 
+def positions_beyond_markers(library: Any, servers: str, topic: str) -> list[Any]:
+    """A marker of a transaction is passed like a record, and `seek` leaves no position."""
+    producer = library.Producer({"bootstrap.servers": servers, "transactional.id": f"m-{topic}-{library.__name__}"})
+    producer.init_transactions()
+    for _ in range(2):
+        producer.begin_transaction()
+        producer.produce(topic, "v", partition=0)
+        producer.commit_transaction()
+    partition = library.TopicPartition(topic, 0, 0)
+
+    def position() -> int:
+        offset: int = consumer.position([partition])[0].offset
+        return offset
+
+    with reader(library, servers, topic) as consumer:
+        consumer.assign([partition])
+        result: list[Any] = [position(), shown(read(consumer, 1)[0]), position(), shown(read(consumer, 1)[0])]
+        result += [consumer.poll(1), position()]
+        result.append([str(each) for each in consumer.commit(asynchronous=False)])
+        consumer.seek(library.TopicPartition(topic, 0, 3))  # the last marker
+        result += [position(), consumer.poll(1), position()]
+        consumer.seek(library.TopicPartition(topic, 0, 4))
+        return [*result, position(), consumer.poll(1), position()]
+
+
 def errors_as_messages(library: Any, servers: str, topic: str) -> list[Any]:
     fill(library, servers, topic)
     result: list[Any] = []
@@ -462,6 +487,7 @@ PROGRAMS: list[Program] = [
     group_member,
     assigned_positions,
     stored_offsets,
+    positions_beyond_markers,
     errors_as_messages,
     metadata,
     values,

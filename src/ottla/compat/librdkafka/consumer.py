@@ -69,7 +69,8 @@ class Consumer:
         self._interval = int(own.get("auto.commit.interval.ms", 5000)) / 1000
         self._committed_at = time.monotonic()
         self._on_commit = self._settings.callbacks.get("on_commit")
-        self._last: dict[Key, tuple[int, int]] = {}  # next offset after the last record, and its epoch
+        self._last: dict[Key, tuple[int, int]] = {}  # offset after the last record or marker, and its epoch
+        self._starts: dict[Key, int] = {}  # offsets of assign and seek, until a record or marker follows
         self._stored: dict[Key, tuple[int, int, str]] = {}  # offsets to commit
         self._ends: dict[Key, int] = {}  # offsets at which the end of a partition was reported
         self._offsets: dict[Key, int] = {}  # offsets that assign was assigned
@@ -176,7 +177,7 @@ class Consumer:
     def _forget(self, keys: Iterable[Key]) -> None:
         """Forget the positions of partitions."""
         for key in keys:
-            for offsets in (self._last, self._stored, self._ends, self._offsets):
+            for offsets in (self._last, self._starts, self._stored, self._ends, self._offsets):
                 offsets.pop(key, None)
             self._left_out.discard(key)
 
@@ -216,7 +217,10 @@ class Consumer:
         offset = partition.offset
         if offset in (OFFSET_STORED, OFFSET_INVALID) and default is not None:
             offset = default
+        self._last.pop(key_of(target), None)
+        self._starts.pop(key_of(target), None)
         if offset >= 0:
+            self._starts[key_of(target)] = offset
             self._reader.seek(target, offset)
         elif offset == OFFSET_BEGINNING:
             self._reader.seek_to_beginning([target])
@@ -337,6 +341,7 @@ class Consumer:
             self._commit_now_and_then()
             ends = self._new_ends(most)
             if ends:
+                self._note_markers()
                 return ends
             left = int(1000 * (deadline - time.monotonic()))
             try:
@@ -351,6 +356,7 @@ class Consumer:
                 return [missing]
             self._events.serve()
             if left <= 0:
+                self._note_markers()
                 return []
 
     def _step(self, timeout_ms: int) -> None:
@@ -427,13 +433,22 @@ class Consumer:
         self._convert("", lambda: function(chosen))
 
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Return the offsets after the last records that were returned; OFFSET_INVALID before one."""
+        """Return the offsets after the last records or markers of transactions; OFFSET_INVALID before one."""
         self._check()
         result = []
         for entry in positions(partitions):
             offset, epoch = self._last.get((entry.topic, entry.partition), (OFFSET_INVALID, -1))
             result.append(TopicPartition(entry.topic, entry.partition, offset, None, epoch))
         return result
+
+    def _note_markers(self) -> None:
+        """Move positions and stored offsets beyond the markers of transactions after the last records."""
+        for key, (offset, epoch) in self._reader.passed().items():
+            before = self._last[key][0] if key in self._last else self._starts.get(key, offset)
+            if offset > before:
+                self._last[key] = offset, epoch
+                if self._stores:
+                    self._stored[key] = offset, epoch, ""
 
     def get_watermark_offsets(
         self, partition: TopicPartition, timeout: float = -1, cached: bool = False

@@ -54,6 +54,21 @@ class Reader(Handle, blocking.Consumer):
 
         return self._call(look)
 
+    def passed(self) -> dict[Key, tuple[int, int]]:
+        """Return the offset and epoch of the next record of each partition with a position; markers before it are passed."""
+
+        def look() -> dict[Key, tuple[int, int]]:
+            core = self._consumer
+            core._note_positions()
+            states = core._positions.states.items()
+            return {
+                key_of(partition): (state.position, state.epoch_before(state.position))
+                for partition, state in states
+                if state.position != UNKNOWN
+            }
+
+        return self._call(look)
+
     def knows(self, topic: str) -> bool:
         """Return whether the metadata of a topic has come."""
         return self._call(lambda: self._core.metadata.known(topic) is not None)
