@@ -352,7 +352,22 @@ def metadata(library: Any, servers: str, topic: str) -> list[Any]:
         result.append(topic in producer.list_topics(timeout=10).topics)
     with reader(library, servers, topic) as consumer:
         result.append(repr(consumer.list_topics(f"{topic}-none", timeout=10).topics))
+    with importlib.import_module(f"{library.__name__}.admin").AdminClient({"bootstrap.servers": servers}) as admin:
+        result.append(topic in admin.list_topics(timeout=10).topics)
+    result.append(raised(library, lambda: admin.poll(0)))
+    for client in (producer, consumer, admin):
+        calls = (client.list_topics, client.cluster_id, partial(client.set_sasl_credentials, "user", "password"))
+        result += [raised(library, call) for call in calls]
     return [str(each) for each in result]
+
+
+def unreachable(library: Any, servers: str, topic: str) -> list[Any]:
+    """Texts of errors without a broker."""
+    configs = {"bootstrap.servers": "127.0.0.1:1", "group.id": topic}
+    with library.Producer({"bootstrap.servers": "127.0.0.1:1"}) as producer, library.Consumer(configs) as consumer:
+        calls = [partial(client.list_topics, timeout=0.2) for client in (producer, consumer)]
+        calls += [partial(call, timeout=0.2) for call in (producer.cluster_id, consumer.cluster_id)]
+        return [raised(library, call) for call in calls]
 
 
 def values(library: Any, servers: str, topic: str) -> list[Any]:
@@ -490,6 +505,7 @@ PROGRAMS: list[Program] = [
     positions_beyond_markers,
     errors_as_messages,
     metadata,
+    unreachable,
     values,
     serializers,
 ]

@@ -74,6 +74,7 @@ def implicit(library: Any, servers: str, topic: str) -> list[Any]:
     result += [consumer.subscription(), consumer.close(), consumer.close()]
     closed = [consumer.subscription, consumer.poll, consumer.unsubscribe, consumer.commit_sync, consumer.commit_async]
     closed += [partial(consumer.subscribe, ["a"]), partial(consumer.set_acknowledgement_commit_callback, None)]
+    closed.append(partial(consumer.set_sasl_credentials, "user", "password"))
     return result + [raised(call) for call in [*closed, partial(consumer.acknowledge_offset, topic, 0, 0)]]
 
 
@@ -113,7 +114,8 @@ def from_two_threads(library: Any, servers: str, topic: str) -> list[Any]:
     thread = threading.Thread(target=consumer.poll, args=(1.5,))
     thread.start()
     time.sleep(0.3)
-    calls = (partial(consumer.poll, 0), consumer.close, consumer.commit_async)
+    credentials = partial(consumer.set_sasl_credentials, "user", "password")
+    calls = (partial(consumer.poll, 0), consumer.close, consumer.commit_async, credentials)
     result: list[Any] = [raised(call) for call in calls]
     thread.join()
     consumer.close()

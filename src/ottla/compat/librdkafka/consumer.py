@@ -11,8 +11,7 @@ import operator
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, TypeVar
 
 from ottla.client.errors import IllegalState, NoOffset, RequestTimedOut
 from ottla.client.errors import KafkaError as ClientError
@@ -21,11 +20,10 @@ from ottla.client.topics import EARLIEST, LATEST
 from ottla.client.topics import TopicPartition as ClientPartition
 from ottla.compat.librdkafka.codes import CODES, NUMBERS
 from ottla.compat.librdkafka.configs import settings, switch
-from ottla.compat.librdkafka.errors import KafkaError, KafkaException, error_from, exception
+from ottla.compat.librdkafka.errors import KafkaError, KafkaException, error_from, exception, prefixed
 from ottla.compat.librdkafka.events import Events, statistics
 from ottla.compat.librdkafka.groups import opaque_group_metadata
-from ottla.compat.librdkafka.metadata import ClusterMetadata
-from ottla.compat.librdkafka.producer import milliseconds
+from ottla.compat.librdkafka.handle import Client, milliseconds
 from ottla.compat.librdkafka.reader import Key, Reader, key_of
 from ottla.compat.librdkafka.values import (
     OFFSET_BEGINNING,
@@ -50,7 +48,7 @@ def _client_partition(partition: TopicPartition) -> ClientPartition:
     return ClientPartition(partition.topic, partition.partition)
 
 
-class Consumer:
+class Consumer(Client):
     """Member of a group, with librdkafka's configs.
 
         consumer = Consumer({"bootstrap.servers": "localhost:9092", "group.id": "readers"})
@@ -82,7 +80,7 @@ class Consumer:
         self._rebalancing: str | None = None
         self._missing: set[str] = set()
         self._closed = False
-        self._reader = Reader(self._settings.client)
+        self._handle = self._reader = Reader(self._settings.client)
         self._events = Events(self._settings, self._statistics)
         self._reader.report_to(self._events)
 
@@ -469,7 +467,7 @@ class Consumer:
         except RequestTimedOut:
             return None
         except ClientError as error:
-            raise _exception(prefix, error) from None
+            raise prefixed(prefix, error) from None
 
     def _watermarks(self, partition: ClientPartition, timeout_ms: int) -> tuple[int, int]:
         low, high = (
@@ -612,25 +610,6 @@ class Consumer:
         self._check()
         return (self._reader.consumer_group_metadata().member_id or None) if self._subscribed else None
 
-    def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
-        """Return the brokers, and all topics or one. Raises KafkaException."""
-        self._check()
-        limit = milliseconds(timeout)
-        return self._convert("Failed to get metadata: ", lambda: self._reader.cluster(topic, limit))
-
-    def cluster_id(self, timeout: float = -1) -> str | None:
-        """Return the id of the cluster; None if it did not come in time."""
-        self._check()
-        try:
-            return self._reader.cluster_id(milliseconds(timeout))
-        except ClientError:
-            return None
-
-    def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Log in with these credentials whenever a connection logs in from now on (PLAIN, SCRAM). Raises TypeError."""
-        self._check("Handle has been closed")
-        self._reader.set_credentials(username, password)
-
     def _statistics(self) -> dict[str, Any]:
         reader = self._reader
         values = statistics("consumer", reader.config["client.id"], 0, reader.metrics(), reader.brokers())
@@ -660,7 +639,7 @@ class Consumer:
         try:
             return function()
         except ClientError as error:
-            raise _exception(prefix, error) from None
+            raise prefixed(prefix, error) from None
 
     def close(self) -> None:
         """Call on_revoke, commit what is stored (enable.auto.commit), leave the group, close the connections."""
@@ -673,20 +652,6 @@ class Consumer:
         finally:
             self._closed = True
             self._reader.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-def _exception(prefix: str, error: ClientError) -> KafkaException:
-    """Return the exception for an error of Ottla's client: a broker's code with librdkafka's text."""
-    converted = error_from(error)
-    return KafkaException(KafkaError(converted.code(), prefix + converted.str(), converted.fatal()))
 
 
 def _mapping(offsets: Iterable[TopicPartition]) -> dict[ClientPartition, OffsetAndMetadata]:

@@ -186,3 +186,9 @@ def error_from(error: client_errors.KafkaError, **flags: bool) -> KafkaError:
 def exception_from(error: client_errors.KafkaError, **flags: bool) -> KafkaException:
     """Convert an error of Ottla's client to an exception."""
     return KafkaException(error_from(error, **flags))
+
+
+def prefixed(prefix: str, error: client_errors.KafkaError) -> KafkaException:
+    """Return the exception for an error, with librdkafka's text after a prefix."""
+    converted = error_from(error)
+    return KafkaException(KafkaError(converted.code(), prefix + KafkaError(converted.code()).str(), converted.fatal()))

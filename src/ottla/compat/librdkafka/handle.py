@@ -1,14 +1,33 @@
 """Shared base of the clients: metadata objects, new credentials, and events of the network, as in librdkafka's handles."""
 
 import sys
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, Self
 
 from ottla.addresses import address_text
 from ottla.client.admin.core import AdminCore
+from ottla.client.errors import KafkaError as ClientError
 from ottla.client.waiting import Blocking
+from ottla.compat.librdkafka.errors import exception, prefixed
 from ottla.compat.librdkafka.events import Events, ThrottleEvent
 from ottla.compat.librdkafka.metadata import ClusterMetadata, bounded, fetched
 from ottla.net.connection import Link
 from ottla.net.password_credentials import PasswordCredentials
+
+FOREVER_MS: Final = 2**40
+_CLOSED: Final = "Handle has been closed"
+_NO_CLUSTER_ID: Final = (
+    "Failed to retrieve cluster id: Local: Timed out. The broker must support KIP-78 (>= 0.10.1) for the cluster id to be "
+    "available."
+)
+
+
+def milliseconds(timeout: float) -> int:
+    """Convert a timeout in seconds; a negative one is no limit. Raises TypeError."""
+    if not isinstance(timeout, int | float):
+        raise TypeError(f"must be real number, not {type(timeout).__name__}")
+    return FOREVER_MS if timeout < 0 else min(int(timeout * 1000), FOREVER_MS)
 
 
 class Handle(Blocking):
@@ -58,3 +77,47 @@ class Handle(Blocking):
                 network.on_throttle.append(report)
 
         self._call(listen)
+
+
+class Client:
+    """Calls that clients of librdkafka have in common.
+
+    close    ends the client; an admin client has none
+    _handle  the client of Ottla
+    """
+
+    close: Callable[[], object]
+    _handle: Handle
+
+    def _check(self, message: str = "") -> None:
+        """Raise RuntimeError if the client is closed, with a message other than its usual one if it is given."""
+        raise NotImplementedError
+
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
+        """Return the brokers, and all topics or one. Raises KafkaException."""
+        self._check(_CLOSED)
+        try:
+            return self._handle.cluster(topic, milliseconds(timeout))
+        except ClientError as error:
+            raise prefixed("Failed to get metadata: ", error) from None
+
+    def cluster_id(self, timeout: float = -1) -> str | None:
+        """Return the id of the cluster. Raises KafkaException (_TIMED_OUT) if it did not come in time."""
+        self._check(_CLOSED)
+        try:
+            return self._handle.cluster_id(milliseconds(timeout))
+        except ClientError:
+            raise exception("_TIMED_OUT", _NO_CLUSTER_ID) from None
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Log in with these credentials whenever a connection logs in from now on (PLAIN, SCRAM). Raises TypeError."""
+        self._check(_CLOSED)
+        self._handle.set_credentials(username, password)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

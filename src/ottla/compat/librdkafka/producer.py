@@ -11,8 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from ottla.client import blocking
 from ottla.client.errors import (
@@ -38,14 +37,13 @@ from ottla.compat.librdkafka.errors import (
     error_from,
     exception,
     exception_from,
+    prefixed,
 )
 from ottla.compat.librdkafka.events import Events, statistics
 from ottla.compat.librdkafka.groups import group_metadata_from
-from ottla.compat.librdkafka.handle import Handle
-from ottla.compat.librdkafka.metadata import ClusterMetadata
+from ottla.compat.librdkafka.handle import FOREVER_MS, Client, Handle, milliseconds
 from ottla.compat.librdkafka.values import OFFSET_INVALID, Message, TopicPartition, positions
 
-_FOREVER_MS: Final = 2**40
 _SLICE: Final = 0.1
 """Seconds after which `flush` runs callbacks again."""
 _DIGITS: Final = 1_000_000
@@ -55,13 +53,6 @@ _AT_ONCE: Final = 20_000
 Callback = Callable[[KafkaError | None, Message], Any]
 _About = tuple[Callback, str, int, Any, Any, int]
 """Callback of a record, its topic, partition, key and value, and the time (ns) at which it was produced."""
-
-
-def milliseconds(timeout: float) -> int:
-    """Convert a timeout in seconds; a negative one is no limit. Raises TypeError."""
-    if not isinstance(timeout, int | float):
-        raise TypeError(f"must be real number, not {type(timeout).__name__}")
-    return _FOREVER_MS if timeout < 0 else min(int(timeout * 1000), _FOREVER_MS)
 
 
 class _Waiting:
@@ -213,7 +204,7 @@ class RecordQueue(Handle, blocking.Producer):
         self._run(send())
 
 
-class Producer:
+class Producer(Client):
     """Producer of records, with librdkafka's configs.
 
         producer = Producer({"bootstrap.servers": "localhost:9092"})
@@ -231,7 +222,7 @@ class Producer:
         self._outcomes: deque[Any] = deque()
         self._transaction = "Init"
         self._closed = False
-        self._queue = RecordQueue(self._settings)
+        self._handle = self._queue = RecordQueue(self._settings)
         self._events = Events(self._settings, self._statistics)
         self._queue.report_to(self._events)
 
@@ -290,7 +281,7 @@ class Producer:
         except ClientError as error:
             if self._transaction != "InTransaction" and self._queue.config["transactional.id"]:
                 raise exception("_STATE", "Unable to produce message: Local: Erroneous state") from None
-            raise _prefixed("Unable to produce message: ", error) from None
+            raise prefixed("Unable to produce message: ", error) from None
 
     def produce_batch(
         self,
@@ -464,27 +455,6 @@ class Producer:
 
     # The client.
 
-    def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
-        """Return the brokers, and all topics or one. Raises KafkaException."""
-        self._check("Handle has been closed")
-        try:
-            return self._queue.cluster(topic, milliseconds(timeout))
-        except ClientError as error:
-            raise _prefixed("Failed to get metadata: ", error) from None
-
-    def cluster_id(self, timeout: float = -1) -> str | None:
-        """Return the id of the cluster; None if it did not come in time."""
-        self._check("Handle has been closed")
-        try:
-            return self._queue.cluster_id(milliseconds(timeout))
-        except ClientError:
-            return None
-
-    def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Log in with these credentials whenever a connection logs in from now on (PLAIN, SCRAM). Raises TypeError."""
-        self._check("Handle has been closed")
-        self._queue.set_credentials(username, password)
-
     def _statistics(self) -> dict[str, Any]:
         queue = self._queue
         return statistics("producer", queue.config["client.id"], len(self), queue.metrics(), queue.brokers())
@@ -503,14 +473,6 @@ class Producer:
             self._closed = True
         return True
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
 
 class _Purged(ClientError):
     """The record was purged from the queue."""
@@ -518,7 +480,7 @@ class _Purged(ClientError):
 
 def _limit(timeout: float) -> float | None:
     """Convert a timeout of librdkafka (-1: no limit) to one of Ottla's client (None: that of the configs)."""
-    return None if milliseconds(timeout) == _FOREVER_MS else timeout
+    return None if milliseconds(timeout) == FOREVER_MS else timeout
 
 
 def _payload(value: Any) -> bytes | None:
@@ -554,9 +516,3 @@ def _delivery_error(error: ClientError) -> KafkaError:
         return KafkaError(KafkaError._MSG_TIMED_OUT)
     converted = error_from(error)
     return converted if converted.code() >= 0 else KafkaError(converted.code())
-
-
-def _prefixed(prefix: str, error: ClientError) -> KafkaException:
-    """Return the exception for an error, with librdkafka's text after a prefix."""
-    converted = error_from(error)
-    return KafkaException(KafkaError(converted.code(), prefix + KafkaError(converted.code()).str(), converted.fatal()))

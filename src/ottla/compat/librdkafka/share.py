@@ -23,8 +23,7 @@ from ottla.compat.librdkafka.errors import (
     exception_from,
 )
 from ottla.compat.librdkafka.events import Events, statistics
-from ottla.compat.librdkafka.handle import Handle
-from ottla.compat.librdkafka.producer import milliseconds
+from ottla.compat.librdkafka.handle import Handle, milliseconds
 from ottla.compat.librdkafka.values import Message, TopicPartition
 from ottla.records.record import Record
 
@@ -257,6 +256,8 @@ class ShareConsumer:
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """Log in with these credentials whenever a connection logs in from now on (PLAIN, SCRAM). Raises TypeError."""
+        if self._closed:
+            raise IllegalStateException("Share consumer closed")
         self._reader.set_credentials(username, password)
 
     def close(self) -> None:

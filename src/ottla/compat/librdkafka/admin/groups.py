@@ -16,8 +16,8 @@ from ottla.client.topics import TopicPartition as ClientPartition
 from ottla.compat.librdkafka.admin.requests import Node, Requests, distinct, every, kafka_error, limit, require
 from ottla.compat.librdkafka.enums import ConsumerGroupState, ConsumerGroupType, member, operations
 from ottla.compat.librdkafka.errors import KafkaError, KafkaException, error_from
+from ottla.compat.librdkafka.handle import milliseconds
 from ottla.compat.librdkafka.metadata import BrokerMetadata
-from ottla.compat.librdkafka.producer import milliseconds
 from ottla.compat.librdkafka.values import OFFSET_INVALID, TopicPartition
 from ottla.protocol.errors import GROUP_ID_NOT_FOUND
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse

@@ -119,9 +119,11 @@ def _nothing(_: Any) -> None:
 class Requests:
     """Shared base of the parts of the admin client."""
 
+    _handle: Handle
+
     def __init__(self, conf: Mapping[str, Any], **kwargs: Any) -> None:
         self._settings = settings("admin client", (dict(conf),), kwargs)
-        self._admin = Admin(self._settings.client)  # type: ignore[arg-type]  # Blocking takes parsed configs, too
+        self._handle = self._admin = Admin(self._settings.client)  # type: ignore[arg-type]  # Blocking takes parsed configs, too
         self._executor = ThreadPoolExecutor(4, "ottla-admin")
         self._events = Events(self._settings, self._statistics)
         self._admin.report_to(self._events)
