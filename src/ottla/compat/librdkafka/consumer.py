@@ -441,7 +441,7 @@ class Consumer(Client):
 
     def _note_markers(self) -> None:
         """Move positions and stored offsets beyond the markers of transactions after the last records."""
-        for key, (offset, epoch) in self._reader.passed().items():
+        for key, offset, epoch in self._reader.passed():
             before = self._last[key][0] if key in self._last else self._starts.get(key, offset)
             if offset > before:
                 self._last[key] = offset, epoch

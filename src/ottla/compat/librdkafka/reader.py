@@ -54,20 +54,17 @@ class Reader(Handle, blocking.Consumer):
 
         return self._call(look)
 
-    def passed(self) -> dict[Key, tuple[int, int]]:
-        """Return the offset and epoch of the next record of each partition with a position; markers before it are passed."""
+    def passed(self) -> list[tuple[Key, int, int]]:
+        """Return each partition with a position, its offset and epoch, after `take` has returned None: markers are passed.
 
-        def look() -> dict[Key, tuple[int, int]]:
-            core = self._consumer
-            core._note_positions()
-            states = core._positions.states.items()
-            return {
-                key_of(partition): (state.position, state.epoch_before(state.position))
-                for partition, state in states
-                if state.position != UNKNOWN
-            }
-
-        return self._call(look)
+        Reads what `take` has written in the same thread; a copy, as a rebalance changes the partitions in the client's thread.
+        """
+        states = list(self._consumer._positions.states.values())
+        return [
+            (key_of(state.partition), state.position, state.epoch_before(state.position))
+            for state in states
+            if state.position != UNKNOWN
+        ]
 
     def knows(self, topic: str) -> bool:
         """Return whether the metadata of a topic has come."""
