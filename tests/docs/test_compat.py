@@ -15,6 +15,7 @@ PAGE = (SOURCES.parent / "docs" / "compat.md").read_text("utf-8")
 EXAMPLES = re.findall(r"((?:^    .+\n)+)\n```text\n((?:[^`].*\n)+)```", PAGE, re.MULTILINE)
 RELEASES = {
     "Airflow's provider": "airflow_provider",
+    "Celery": "celery_tasks",
     "FastStream": "faststream_application",
     "Kombu": "kombu_queues",
     "OpenTelemetry": "opentelemetry_spans",

@@ -23,6 +23,7 @@ _PROGRAMS: Final = Path(__file__).parent / "frameworks"
 _WITHIN_S: Final = 180
 FRAMEWORKS: Final = {
     "airflow_provider": ("apache-airflow==3.3.2", "apache-airflow-providers-apache-kafka==2.1.0"),
+    "celery_tasks": ("celery==5.7.0", "kombu[confluentkafka]==5.7.0"),
     "faststream_application": ("faststream[confluent]==0.7.8",),
     "kombu_queues": ("kombu[confluentkafka]==5.7.0",),
     "opentelemetry_spans": ("opentelemetry-sdk==1.45.1", "opentelemetry-instrumentation-confluent-kafka==0.66b1"),
