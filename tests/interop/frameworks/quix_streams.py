@@ -5,6 +5,7 @@ Quix Streams 3: https://quix.io/docs/quix-streams/introduction.html
 
 import sys
 import tempfile
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -79,12 +80,13 @@ def values_of(bootstrap: str, topic: str, count: int) -> list[Any]:
 
 def main(bootstrap: str, topic: str) -> None:
     """Process in two runs: the second one goes on with the state of the first, in another directory."""
-    first = [("ann", 5, 1_000), ("bob", 7, 2_000), ("ann", 1, 3_000)]
+    begin = int(time.time()) // 10 * 10_000  # of a window; records of 1970 would be deleted as too old
+    first = [("ann", 5, begin + 1_000), ("bob", 7, begin + 2_000), ("ann", 1, begin + 3_000)]
     with tempfile.TemporaryDirectory() as directory:
         totals = run(bootstrap, topic, directory, first)
     assert totals == [{"user": "ann", "total": 5}, {"user": "bob", "total": 7}, {"user": "ann", "total": 6}], totals
     with tempfile.TemporaryDirectory() as directory:  # the state is restored from its changelog topic
-        totals = run(bootstrap, topic, directory, [("ann", 10, 4_000), ("bob", 1, 12_000)])
+        totals = run(bootstrap, topic, directory, [("ann", 10, begin + 4_000), ("bob", 1, begin + 12_000)])
     assert totals == [{"user": "ann", "total": 16}, {"user": "bob", "total": 8}], totals
     assert len(values_of(bootstrap, f"{topic}-totals", 5)) == 5
     sums = [row["value"] for row in values_of(bootstrap, f"{topic}-windows", 5)]
