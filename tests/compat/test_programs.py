@@ -370,6 +370,28 @@ def unreachable(library: Any, servers: str, topic: str) -> list[Any]:
         return [raised(library, call) for call in calls]
 
 
+def errors_without_a_broker(library: Any, servers: str, topic: str) -> list[Any]:
+    """error_cb gets what fails, and that no broker is left; both libraries name the address."""
+    result: list[Any] = []
+    for kind in ("Producer", "Consumer"):
+        errors: list[Any] = []
+        configs = {"bootstrap.servers": "127.0.0.1:1", "group.id": topic, "error_cb": errors.append}
+        with getattr(library, kind)(configs if kind == "Consumer" else {**configs, "group.id": None}) as client:
+            if kind == "Consumer":
+                client.subscribe([topic])
+            else:
+                client.produce(topic, "v")
+            deadline = time.monotonic() + 10
+            while len({error.name() for error in errors}) < 2 and time.monotonic() < deadline:
+                client.poll(0.1)
+            if kind == "Producer":
+                client.purge()
+        result.append(sorted({(error.name(), error.fatal()) for error in errors}))
+        result.append(all("127.0.0.1:1" in str(error) for error in errors if error.name() == "_TRANSPORT"))
+        result += sorted({error.str() for error in errors if error.name() == "_ALL_BROKERS_DOWN"})
+    return result
+
+
 def values(library: Any, servers: str, topic: str) -> list[Any]:
     part, error, message = library.TopicPartition, library.KafkaError, library.Message
     pairs = [part("a", 1), part("a", 1, 9), part("a", 2), part("b", 0), part("a")]
@@ -506,6 +528,7 @@ PROGRAMS: list[Program] = [
     errors_as_messages,
     metadata,
     unreachable,
+    errors_without_a_broker,
     values,
     serializers,
 ]

@@ -98,7 +98,7 @@ class LinkOwner(Protocol):
     def ended(self, link: "Link", *, failed: bool) -> None:
         """Record that a connection has ended."""
 
-    def refused_login(self, error: KafkaError) -> KafkaError:
+    def refused_login(self, link: "Link", error: KafkaError) -> KafkaError:
         """Return the error with which a connection ends whose login failed."""
 
     def throttled(self, link: "Link", throttle_ms: int) -> None:
@@ -239,7 +239,7 @@ class Link:
             lifetime_ms = await log_in(self, credentials, exchange)
         except KafkaError as error:
             self._login = None
-            self._end(self._owner.refused_login(error))
+            self._end(self._owner.refused_login(self, error))
             return
         self._login = None
         self._is_authenticating = False

@@ -47,8 +47,8 @@ class Network:
     rooms         pool of buffers for the unfinished frames of all connections
     on_throttle   callbacks for the throttle times (ms) in responses, and for the first 0 after one
 
-    on_refused_login  callback for refused logins. With one they are retried like lost connections, because the credentials may
-                      be replaced; without, they are errors of the requests
+    on_failure  callback for connections that fail, with each new error of an address. With it a refused login is retried like a
+                lost connection, because the credentials may be replaced; without, it is the error of requests
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Network:
         self.has_resolved = False
         self.changed = Signal(scheduler)
         self.rooms = Rooms()
-        self.on_refused_login: Callable[[NotAuthenticated], None] | None = None
+        self.on_failure: Callable[[KafkaError], None] | None = None
         self.on_throttle: list[Callable[[Link, int], None]] = []
         self.opened_total = 0
         self.failures: dict[Address, str] = {}
@@ -181,7 +181,7 @@ class Network:
         if failed:
             if not link.ready.done:
                 self._warn(link)
-            self.failures[link.address] = str(link.lost_because)
+            self._note_failure(link, link.lost_because)
             failures = self._failed_attempts[link.address] = self._failed_attempts.get(link.address, 0) + 1
             settings = self.settings
             base = settings.reconnect_backoff_ms << min(failures - 1, 20)
@@ -189,12 +189,20 @@ class Network:
             self._not_before[link.address] = self.scheduler.clock.now_ms() + self._jittered(wait)
         self.changed.happen()
 
-    def refused_login(self, error: KafkaError) -> KafkaError:
+    def refused_login(self, link: Link, error: KafkaError) -> KafkaError:
         """Return the error with which a connection ends whose login failed."""
-        if self.on_refused_login is None or not isinstance(error, NotAuthenticated):
+        if self.on_failure is None or not isinstance(error, NotAuthenticated):
             return error
-        self.on_refused_login(error)
+        self._note_failure(link, error)
         return ConnectionLost(str(error))
+
+    def _note_failure(self, link: Link, error: BaseException | None) -> None:
+        """Remember the error of an address, and report it unless it has been reported."""
+        reason = str(error)
+        is_new = self.failures.get(link.address) != reason
+        self.failures[link.address] = reason
+        if is_new and self.on_failure is not None and isinstance(error, KafkaError):
+            self.on_failure(error)
 
     def throttled(self, link: Link, throttle_ms: int) -> None:
         """Pass on the throttle time of a response, and the first 0 after one."""

@@ -138,6 +138,23 @@ def test_a_throttled_client_is_silent(world: World) -> None:
     assert broker.asked[HeartbeatRequest] == 2
 
 
+def test_an_error_of_an_address_is_reported_once_until_it_is_reached(world: World) -> None:
+    core = world.core(bootstrap_servers="one:9092", socket_connection_setup_timeout_ms=1000)
+    reports: list[str] = []
+    core.network.on_failure = lambda error: reports.append(str(error))
+    for _ in range(2):
+        with pytest.raises(BrokersUnreachable):
+            world.run(core, core.metadata.any_link())
+    assert reports == ["one:9092: Connection refused"]
+    broker = world.broker()
+    link = world.run(core, core.metadata.any_link())
+    broker.on(HeartbeatRequest, LOST)
+    link.request(beat(), 4)
+    world.advance(10)
+    assert len(reports) == 2
+    assert reports[1].startswith("one:9092: the broker closed the connection")
+
+
 def test_throttle_times_are_reported_up_to_the_first_zero(world: World) -> None:
     broker = world.broker()
     answers = (HeartbeatResponse(throttle_time_ms=milliseconds) for milliseconds in (0, 500, 200, 0, 0))

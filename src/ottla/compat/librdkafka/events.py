@@ -11,7 +11,7 @@ from ottla.addresses import address_text
 from ottla.client.errors import KafkaError as ClientError
 from ottla.client.metrics import MetricValues
 from ottla.compat.librdkafka.configs import Settings, number
-from ottla.compat.librdkafka.errors import error_from
+from ottla.compat.librdkafka.errors import KafkaError, error_from
 
 
 @dataclass(eq=False)
@@ -45,6 +45,12 @@ class Events:
         """Have error_cb called with an error. Any thread."""
         if self.has("error_cb"):
             self.add(self._callbacks["error_cb"], error_from(error))
+
+    def all_down(self, count: int) -> None:
+        """Have error_cb called because no broker of `count` can be reached. Any thread."""
+        if self.has("error_cb"):
+            reason = f"{count}/{count} brokers are down"
+            self.add(self._callbacks["error_cb"], KafkaError(KafkaError._ALL_BROKERS_DOWN, reason))
 
     def throttled(self, event: ThrottleEvent) -> None:
         """Have throttle_cb called. Any thread."""

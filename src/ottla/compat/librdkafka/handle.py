@@ -60,21 +60,27 @@ class Handle(Blocking):
             self._call(lambda: credentials.replace(username, password))
 
     def report_to(self, events: Events) -> None:
-        """Have polls call throttle_cb with the throttle times of responses, and error_cb with refused logins.
+        """Have polls call throttle_cb with the throttle times of responses, and error_cb with failed connections and logins.
 
         A refused login is tried again, as by librdkafka: what waits for it does so until its own timeout.
         """
         network = self._core.network
 
-        def report(link: Link, throttle_ms: int) -> None:
+        def throttled(link: Link, throttle_ms: int) -> None:
             nodes = (node for node, address in network.brokers.items() if address == link.address)
             node = link.node if link.node >= 0 else next(nodes, -1)
             events.throttled(ThrottleEvent(address_text(*link.address), node, throttle_ms / 1000))
 
+        def failed(error: ClientError) -> None:
+            events.report(error)
+            addresses = set(network.brokers.values()) or set(self.config.bootstrap_servers)
+            if addresses <= network.failures.keys():
+                events.all_down(len(addresses))
+
         def listen() -> None:
-            network.on_refused_login = events.report
+            network.on_failure = failed
             if events.has("throttle_cb"):
-                network.on_throttle.append(report)
+                network.on_throttle.append(throttled)
 
         self._call(listen)
 
