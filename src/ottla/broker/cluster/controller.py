@@ -326,7 +326,8 @@ class Controller:
                     leaders.add(state.leader)
             if planned:
                 self._is_writing = True
-                self._tasks.background(self._submit(planned), "a change of partitions")
+                # Bound to the image it was planned on, now: while another task runs, `_submit` begins after further deliveries.
+                self._tasks.background(self._submit(planned, self._change(planned)), "a change of partitions")
             elif examined > _PARTITIONS_A_STEP:
                 return
 
@@ -355,14 +356,18 @@ class Controller:
             state = with_min_isr(state, rules.min_isr)
         return None if state == before else state._replace(epoch=before.epoch + 1)
 
-    async def _submit(self, planned: list[tuple[TopicImage, int, PartitionImage]]) -> None:
+    def _change(self, planned: list[tuple[TopicImage, int, PartitionImage]]) -> Change:
+        """Return the change that writes these states, unless their partitions, topics or leaders have changed."""
         created = {keys.CONTROLLER: self._epoch}
         leaders = {state.leader for _, _, state in planned if state.leader != NO_LEADER}
         for key in map(keys.live_key, sorted(leaders)):
             created[key] = self._metadata.image.created_of(key)
         change = changes.partition_states(self._metadata.image, planned, created)
         registered = {key: self._metadata.image.revision_of(key) for key in map(keys.broker_key, sorted(leaders))}
-        outcome = await self._metadata.submit(change._replace(expect={**change.expect, **registered}))
+        return change._replace(expect={**change.expect, **registered})
+
+    async def _submit(self, planned: list[tuple[TopicImage, int, PartitionImage]], change: Change) -> None:
+        outcome = await self._metadata.submit(change)
         self._is_writing = False
         if outcome.revision:
             self._log(planned)
