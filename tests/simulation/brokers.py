@@ -45,6 +45,7 @@ _CONFIGS: Final = {
     "auto.create.topics.enable": "false",
 }
 _RETRY_US: Final = SECOND_US
+_SESSION_US: Final = 1000 * int(_CONFIGS["broker.session.timeout.ms"])
 _PAUSES: Final = 0.2
 _NS_OF_A_PASS: Final = 10_000_000
 
@@ -138,6 +139,7 @@ class SimulatedBroker:
         self.was_stopped = True
         self.live_epoch = 0
         self.replaced_us = -1
+        self._session_ends_us = -1
         self.lost_power: Callable[[int], None] = lambda _: None
         self.served: Callable[[SimulatedBroker], None] = lambda _: None
         self.left: Callable[[SimulatedBroker, int], None] = lambda broker, us: None
@@ -194,7 +196,7 @@ class SimulatedBroker:
         world = self.host.world
         world.tell(self.name, f"starts, life {life.number}")
         world.count("broker starts")
-        self.starts.append(Start(self.name, world.now_us))
+        self.starts.append(Start(self.name, world.now_us, awaited_us=max(self._session_ends_us - world.now_us, 0)))
         self._stop_us = -1
         pauses = CoinPauses(world.random(f"pauses of {self.name}, life {life.number}"))
         tasks = Scheduler(self.host.clock, life, _fail_the_run, pauses.cpu_ns)
@@ -304,10 +306,15 @@ class SimulatedBroker:
         there = (one / name for one in self.directories if self.disk.store.is_directory(one / name))
         return next(there, self.directories[0] / name)
 
-    def was_replaced(self) -> None:
-        """Note that the next process begins on another disk, as after an unclean stop."""
+    def was_replaced(self, *, is_whole: bool) -> None:
+        """Note that the next process begins on another disk, as after an unclean stop.
+
+        Where the whole disk is another one, it does not name the last process, and the session of that one is waited for.
+        """
         self._has_stopped = False
         self.replaced_us = self.host.world.now_us
+        if is_whole:
+            self._session_ends_us = self.replaced_us + _SESSION_US
 
     def set_disk(self, state: DiskState) -> None:
         """Change the condition of the disk."""

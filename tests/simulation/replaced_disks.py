@@ -58,15 +58,15 @@ class ReplacedDisks:
         for one in broker.directories:
             if one not in kept:
                 broker.disk.store.wipe(one)
-        self._note(image, broker, names)
+        self._note(image, broker, names, is_whole=directory is None)
 
     def restore(self, image: Image, broker: SimulatedBroker, copy: object) -> None:
         """Replace the disk of a broker that does not run by an old copy."""
         broker.disk.store.restore(copy)
-        self._note(image, broker, set())
+        self._note(image, broker, set(), is_whole=True)
 
-    def _note(self, image: Image, broker: SimulatedBroker, kept: set[str]) -> None:
-        broker.was_replaced()
+    def _note(self, image: Image, broker: SimulatedBroker, kept: set[str], *, is_whole: bool) -> None:
+        broker.was_replaced(is_whole=is_whole)
         registered = image.registered.get(broker.node_id)
         for topic in image.topics.values():
             for index, partition in enumerate(topic.partitions):

@@ -236,6 +236,8 @@ def test_start_that_takes_too_long() -> None:
     assert not checks.starts_bounded([slow], [(0, 101)], 100, 1000)
     assert checks.starts_bounded([slow], [(0, 100), (200, 900)], 100, 1000)
     assert not checks.starts_bounded([Start("b1", 950)], [], 100, 1000)
+    assert not checks.starts_bounded([slow._replace(awaited_us=100)], [], 100, 1000)
+    assert checks.starts_bounded([slow._replace(awaited_us=99)], [], 100, 1000)
 
 
 def test_coordinator_of_an_old_epoch() -> None:
