@@ -12,6 +12,8 @@ Rebalance listeners run on the application's thread: `wait` returns them as a Ha
 
 The position of a partition is the offset of the record that `take` returns next. A commit of the positions marks all records
 returned before as processed.
+
+One file of more than 600 lines: the calls below work on the same assignment, positions and background tasks.
 """
 
 import operator
