@@ -36,7 +36,7 @@ CONNECT = Jars(
     ("Worker",),
 )
 SECONDS = 60
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.timeout(240), pytest.mark.usefixtures("sockets_of_kafka_python")]
 
 
 class Worker:

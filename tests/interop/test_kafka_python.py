@@ -1,6 +1,5 @@
 """kafka-python: every compression, commit, restart and resume, a group of two through a rebalance."""
 
-import gc
 import threading
 import time
 import warnings
@@ -100,15 +99,11 @@ class Member(threading.Thread):
 
 
 @pytest.fixture(autouse=True)
-def _nobody_stays(cluster: Cluster) -> Iterator[None]:
+def _nobody_stays(cluster: Cluster, sockets_of_kafka_python: None) -> Iterator[None]:
     yield
     for member in MEMBERS:
         member.stop()
     MEMBERS.clear()
-    with warnings.catch_warnings():
-        # kafka-python may forget a socket, and warnings are errors in whatever test is running when it is collected.
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
 
 
 def numbers_of(consumer: KafkaConsumer) -> list[int]:

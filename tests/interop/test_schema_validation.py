@@ -53,6 +53,7 @@ def test_confluent_kafka(kafka: Kafka, good: bytes) -> None:
     assert "INVALID_RECORD" in outcomes[1]
 
 
+@pytest.mark.usefixtures("sockets_of_kafka_python")
 def test_kafka_python(kafka: Kafka, good: bytes) -> None:
     producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
     try:

@@ -162,6 +162,7 @@ def test_a_throttled_producer_is_slower(kafka: Kafka, producer: Callable[[str], 
 # kafka-python.
 
 
+@pytest.mark.usefixtures("sockets_of_kafka_python")
 def test_kafka_python_gets_over_faults(kafka: Kafka) -> None:
     kafka.create_topic("orders")
     producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, retry_backoff_ms=10, reconnect_backoff_ms=10)

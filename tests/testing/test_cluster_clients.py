@@ -4,6 +4,7 @@ import asyncio
 import warnings
 from collections.abc import Callable
 
+import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 from ottla.testing import KafkaCluster
@@ -46,6 +47,7 @@ def test_aiokafka_uses_all_brokers_and_finds_them_again(kafka_cluster: Callable[
     assert asyncio.run(consume("u", 30)) == [b"%03d" % number for number in range(30)]
 
 
+@pytest.mark.usefixtures("sockets_of_kafka_python")
 def test_kafka_python_uses_all_brokers(kafka_cluster: Callable[..., KafkaCluster]) -> None:
     cluster = kafka_cluster(3)
     cluster.create_topic("t", 6)

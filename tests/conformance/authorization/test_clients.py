@@ -279,7 +279,7 @@ def library(request: pytest.FixtureRequest) -> Library:
 
 
 @pytest.fixture
-def client(authorized: Authorized, library: Library) -> Confluent | Python:
+def client(authorized: Authorized, library: Library, sockets_of_kafka_python: None) -> Confluent | Python:
     return library.client(authorized)
 
 

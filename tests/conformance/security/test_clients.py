@@ -150,6 +150,7 @@ def with_aiokafka(broker: Secured, way: Way, topic: str) -> bytes:
     return asyncio.run(run())
 
 
+@pytest.mark.usefixtures("sockets_of_kafka_python")
 @pytest.mark.parametrize("way", WAYS, ids=str)
 @pytest.mark.parametrize("client", [with_confluent_kafka, with_kafka_python, with_aiokafka])
 def test_login(secured: Secured, client: Callable[[Secured, Way, str], bytes], way: Way) -> None:
