@@ -96,20 +96,24 @@ class SchemaValidation:
         if source is None:
             return Unchecked(f"the broker has no schema registry ({schema_rules.REGISTRY_URL})", is_retriable=False)
 
+        # What the registry answered in time says more of the cause than that its time is over.
+        failure = Unchecked(f"the schema registry did not answer within {timeout_ms} ms", is_retriable=False)
+
         def ask() -> Found:
             if self._clock.now_ms() >= deadline_ms:  # nobody waits for it any more
-                return Unchecked("the schema registry is too slow", is_retriable=False)
+                return failure
             return look_up(source, query)
 
-        while True:
+        while (left_ms := deadline_ms - self._clock.now_ms()) > 0:
             answer = on_worker(self._thread(), ask, self._tasks)
-            if not await self._tasks.within(answer, max(0, deadline_ms - self._clock.now_ms())):
-                return Unchecked(f"the schema registry did not answer within {timeout_ms} ms", is_retriable=False)
+            if not await self._tasks.within(answer, left_ms):
+                break
             result = answer.result()
-            ends = self._clock.now_ms() + _PAUSE_MS >= deadline_ms
-            if ends or not isinstance(result, Unchecked) or not result.is_retriable:
+            if not isinstance(result, Unchecked) or not result.is_retriable:
                 return result
+            failure = result
             await self._tasks.sleep(_PAUSE_MS)
+        return failure
 
     def _thread(self) -> Worker:
         if self._worker is None:
