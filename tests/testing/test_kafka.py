@@ -155,7 +155,7 @@ def test_a_topic_that_is_misspelt_is_named_at_once(kafka: Kafka) -> None:
     began = time.monotonic()
     with pytest.raises(UnknownTopic, match="topic typo does not exist; existing topics: orders"):
         kafka.records("typo", at_least=1)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 8
     with pytest.raises(TimeoutError, match=r"topic typo does not exist; existing topics: orders after 0\.01 s"):
         kafka.records("typo", wait_for_topic=True, timeout=0.01)
     with pytest.raises(UnknownTopic, match="orders has 1 partitions, but no partition 1"):

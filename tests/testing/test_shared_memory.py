@@ -103,7 +103,7 @@ def test_unfinished_large_frames_share_their_room(traced: Callable[[], int]) -> 
         assert traced() < LARGE_FRAMES + 100 * MB
         begin = time.monotonic()
         assert other.send(MetadataRequest(topics=[]), 5)
-        assert time.monotonic() - begin < 2, "a small frame waited"
+        assert time.monotonic() - begin < 6, "a small frame waited"
         assert other.send(metadata_of(10 * MB), 5), "a large frame of another address has to have its turn"
         assert time.monotonic() - begin < 20
         assert eventually(lambda: sum(client.is_open for client in flood) < 40), "no slow client has lost its turn"

@@ -40,6 +40,6 @@ def test_what_is_no_expression(regex: str) -> None:
 
 
 def test_an_expression_that_others_choke_on_takes_no_time() -> None:
-    begun = time.monotonic()
+    begun = time.process_time()
     assert matching("(a|a)*(a*)*b", ["a" * 249] * 50) == set()
-    assert time.monotonic() - begun < 1
+    assert time.process_time() - begun < 1

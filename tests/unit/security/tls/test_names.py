@@ -185,10 +185,10 @@ def test_rules(rules: str, name: str) -> None:
 
 
 def test_a_rule_takes_time_linear_in_the_name() -> None:
-    begun = time.monotonic()
+    begun = time.process_time()
     with pytest.raises(NoMatchingRule):
         PrincipalMapper("RULE:^CN=(a|a)*(a*)*b$/x/").name("CN=" + "a" * 5_000)
-    assert time.monotonic() - begun < 1
+    assert time.process_time() - begun < 1
 
 
 def test_a_rule_that_re2_lacks_is_applied_to_short_names_only() -> None:
