@@ -114,6 +114,18 @@ def _restart_unseen(simulation: Simulation, chance: random.Random) -> None:
     later(simulation, 2500, partial(controller.store.heal, controller.name))
 
 
+def _lose_two_in_turn(simulation: Simulation, chance: random.Random) -> None:
+    """Kill the two brokers that are not the controller; their leases end within milliseconds of each other."""
+    controller_id = image_from(simulation.stores[0].snapshot()).controller_id
+    others = [broker for broker in simulation.brokers if broker.node_id != controller_id and broker.is_serving]
+    delay_ms = 0
+    for broker in chance.sample(others, len(others)):
+        broker.kill()
+        later(simulation, delay_ms, partial(_fence, simulation, broker))
+        later(simulation, 1000, partial(broker.restart_after, 0))
+        delay_ms += chance.randint(1, 2 * _BUSY_MS)
+
+
 def _leave_while_proposed(simulation: Simulation, chance: random.Random) -> None:
     """Let a broker join the ISRs again, cut the others off from the store at about that time, and the broker from them."""
     broker = serving(simulation, chance)
@@ -280,6 +292,18 @@ def _keep_logs(patch: Patch) -> None:
     patch.setattr(Replicas, "_release", release)
 
 
+def _compare_with_a_later_image(patch: Patch) -> None:
+    """The controller plans on one image, and compares its change with the revisions of a later one."""
+    original = controller.Controller._submit
+
+    async def submit(self: controller.Controller, planned: Any, change: Change) -> None:
+        del change
+        await self._tasks.sleep(_BUSY_MS)
+        await original(self, planned, self._change(planned))
+
+    patch.setattr(controller.Controller, "_submit", submit)
+
+
 def _never_complete(patch: Patch) -> None:
     """The controller looks at the ISR, and not at reassignments."""
     patch.setattr(controller, "complete_reassignment", lambda *_: None)
@@ -357,6 +381,13 @@ REPLICATION_BUGS: Final[dict[str, Planted]] = {
         settings("producer", replicas=3),
         _stop_before_others_know,
         every(restart(50, 300, clean=True), (3000, 5000), (20, 400)),
+    ),
+    "states compared with a later image": Planted(
+        "leaders live",
+        3,
+        settings("producer", replicas=3),
+        _compare_with_a_later_image,
+        every(_lose_two_in_turn, (3000, 5000)),
     ),
     "acknowledgements lost at a stop": Planted(
         "stops unnoticed",
