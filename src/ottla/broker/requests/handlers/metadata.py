@@ -90,16 +90,46 @@ async def metadata(request: MetadataRequest, broker: Broker) -> MetadataResponse
     asked = request.topics
     if asked is None or (request.context.version == 0 and not asked):
         return await _all_topics(request, broker)
-    leaders = _leaders(asked, broker) - {broker.node_id} if len(broker.image.brokers) > 1 else None
-    if leaders:
-        await awaitable(broker.peers.confirm(sorted(leaders)), broker.tasks)
+    if len(broker.image.brokers) > 1:
+        await _confirm_leaders(asked, broker)
+    by_id = any(requested.topic_id != ZERO_UUID for requested in asked)
+    is_unnamed = any(requested.name is None for requested in asked)
+    if (by_id or is_unnamed) and request.context.version < _FIRST_BY_ID:
+        return _invalid(asked, INVALID_REQUEST)
+    if is_unnamed and not by_id:
+        return _invalid(asked, UNKNOWN_SERVER_ERROR)
+    if by_id:  # names, zero ids and repeated ids are ignored
+        asked = list({requested.topic_id: requested for requested in asked if requested.topic_id != ZERO_UUID}.values())
+    else:
+        asked = list({requested.name: requested for requested in asked}.values())
+    topics: list[MetadataResponseTopic] = []
+    missing: list[str] = []
+    for requested in asked:
+        await broker.tasks.pace()
+        topics.append(_asked_for(requested, request, broker, missing, by_id=by_id))
+    if request.context.authorizer is not None:
+        topics = _denied_last(topics)
+    if request.include_topic_authorized_operations:
+        await _add_operations(topics, request, broker)
+    response = _response(request, broker, topics)
+    if missing:
+        mutations = Mutations(broker.throttling, METADATA, request.context)
+        await awaitable(broker.topics.create_automatic(missing, request.context.requester, mutations), broker.tasks)
+    return response
 
-        def has_leaders() -> bool:
-            lost = broker.peers.lost
-            return not lost or not any(leader in lost for leader in _leaders(asked, broker))
 
-        await broker.metadata.when(has_leaders, ELECTION_MS)
-    return await _some_topics(asked, request, broker)
+async def _confirm_leaders(asked: Sequence[MetadataRequestTopic], broker: Broker) -> None:
+    """Wait until the leaders of these topics have confirmed that they are alive, or others are elected."""
+    leaders = _leaders(asked, broker) - {broker.node_id}
+    if not leaders:
+        return
+    await awaitable(broker.peers.confirm(sorted(leaders)), broker.tasks)
+
+    def has_leaders() -> bool:
+        lost = broker.peers.lost
+        return not lost or not any(leader in lost for leader in _leaders(asked, broker))
+
+    await broker.metadata.when(has_leaders, ELECTION_MS)
 
 
 def _leaders(asked: Sequence[MetadataRequestTopic], broker: Broker) -> set[int]:
@@ -109,36 +139,6 @@ def _leaders(asked: Sequence[MetadataRequestTopic], broker: Broker) -> set[int]:
         image.topics_by_id.get(requested.topic_id) or image.topics.get(requested.name or "") for requested in asked
     )
     return {partition.leader for topic in topics if topic is not None for partition in topic.partitions} - {NO_LEADER}
-
-
-async def _some_topics(
-    asked: Sequence[MetadataRequestTopic], request: MetadataRequest, broker: Broker
-) -> MetadataResponse:
-    topics: list[MetadataResponseTopic] = []
-    missing: list[str] = []
-    if asked:
-        by_id = any(requested.topic_id != ZERO_UUID for requested in asked)
-        is_unnamed = any(requested.name is None for requested in asked)
-        if (by_id or is_unnamed) and request.context.version < _FIRST_BY_ID:
-            return _invalid(asked, INVALID_REQUEST)
-        if is_unnamed and not by_id:
-            return _invalid(asked, UNKNOWN_SERVER_ERROR)
-        if by_id:  # names, zero ids and repeated ids are ignored
-            asked = list(
-                {requested.topic_id: requested for requested in asked if requested.topic_id != ZERO_UUID}.values()
-            )
-        else:
-            asked = list({requested.name: requested for requested in asked}.values())
-        for requested in asked:
-            await broker.tasks.pace()
-            topics.append(_asked_for(requested, request, broker, missing, by_id=by_id))
-        if request.context.authorizer is not None:
-            topics = _denied_last(topics)
-    response = await _response(request, broker, topics)
-    if missing:
-        mutations = Mutations(broker.throttling, METADATA, request.context)
-        await awaitable(broker.topics.create_automatic(missing, request.context.requester, mutations), broker.tasks)
-    return response
 
 
 async def _all_topics(request: MetadataRequest, broker: Broker) -> MetadataResponse | EncodedResponse:
@@ -152,7 +152,9 @@ async def _all_topics(request: MetadataRequest, broker: Broker) -> MetadataRespo
         await broker.tasks.pace()
         if may_use_topic(context, AclOperation.DESCRIBE, topic.name, is_logged=False):
             topics.append(_described(topic, broker, context))
-    response = await _response(request, broker, topics)
+    if request.include_topic_authorized_operations:
+        await _add_operations(topics, request, broker)
+    response = _response(request, broker, topics)
     if key is None or key != _key_of(request, broker):  # something has changed in a pause
         return response
     rows = await paced(encode_in_parts(response, context.version, ("topics", "partitions")), broker.tasks)
@@ -185,17 +187,19 @@ def _key_of(request: MetadataRequest, broker: Broker) -> tuple[object, ...] | No
     )
 
 
-async def _response(request: MetadataRequest, broker: Broker, topics: list[MetadataResponseTopic]) -> MetadataResponse:
+async def _add_operations(topics: list[MetadataResponseTopic], request: MetadataRequest, broker: Broker) -> None:
+    for topic in topics:
+        await broker.tasks.pace()
+        if topic.error_code in _WITH_OPERATIONS:
+            operations = authorized_operations(request.context, AclResourceType.TOPIC, topic.name or "")
+            topic.topic_authorized_operations = operations
+        else:
+            topic.topic_authorized_operations = NOT_REQUESTED
+
+
+def _response(request: MetadataRequest, broker: Broker, topics: list[MetadataResponseTopic]) -> MetadataResponse:
     """Return the response with these rows."""
     image = broker.image
-    if request.include_topic_authorized_operations:
-        for topic in topics:
-            await broker.tasks.pace()
-            if topic.error_code in _WITH_OPERATIONS:
-                operations = authorized_operations(request.context, AclResourceType.TOPIC, topic.name or "")
-                topic.topic_authorized_operations = operations
-            else:
-                topic.topic_authorized_operations = NOT_REQUESTED
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node.node_id, host=address[0], port=address[1], rack=node.rack)
