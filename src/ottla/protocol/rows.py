@@ -7,7 +7,7 @@ again. Between two parts the caller may do something else.
 
 import struct
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from functools import cache
 from typing import Any, Final, Generic, TypeVar
 
@@ -28,7 +28,8 @@ ROWS_OF_PART: Final = 500
 _MALFORMED: Final = (struct.error, IndexError, OverflowError, MemoryError)
 
 
-def path_in(cls: type[Message], paths: Sequence[str], version: int) -> RowPath:
+@cache
+def path_in(cls: type[Message], paths: tuple[str, ...], version: int) -> RowPath:
     """Return the path of the version: of several, written "topics.partitions", the first whose arrays it has; else ()."""
     for path in paths:
         names: RowPath = tuple(path.split("."))
