@@ -3,7 +3,7 @@
 
 help:
 	@echo "make demo                 broker, flight data, a pipeline on Spark that is killed in the middle, results to look at"
-	@echo "make test                 all tests"
+	@echo "make test                 the tests that every change needs, in some minutes; scripts/test --rest runs the others"
 	@echo "make quick                the tests for after each small change, in a minute"
 	@echo "make check                format, lint, types, layers, wording"
 	@echo "make setup                .venv with everything; the targets do it themselves"

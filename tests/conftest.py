@@ -77,16 +77,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--interop", action="store_true", help="also with the real clients that `make interop` runs")
     parser.addoption(
         "--versions",
-        choices=("all", "ends"),
+        choices=("all", "ends", "between"),
         default="all",
-        help="tests that run through the versions of an API: only with the oldest and the newest one",
+        help="tests that run through the versions of an API: only with the oldest and the newest one, or only with the others",
     )
     parser.addoption("--seed", metavar="N", type=int, help="the dice of a test that failed, as it printed them")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out versions between the oldest and the newest one of each test, with `--versions ends`."""
-    if config.getoption("--versions") == "all":
+    """Keep the oldest and the newest version of each test, with `--versions ends`, or only the others, with `between`."""
+    part = config.getoption("--versions")
+    if part == "all":
         return
     versions: dict[tuple[object, ...], set[int]] = {}
     of_item: list[tuple[tuple[object, ...], int] | None] = []
@@ -100,11 +101,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         test = item.nodeid.partition("[")[0], others
         versions.setdefault(test, set()).add(version)
         of_item.append((test, version))
-    kept = []
+    kept: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
     for item, its in zip(items, of_item, strict=True):
-        if its is None or its[1] in (min(versions[its[0]]), max(versions[its[0]])):
-            kept.append(item)
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+        is_end = its is None or its[1] in (min(versions[its[0]]), max(versions[its[0]]))
+        (kept if is_end == (part == "ends") else left_out).append(item)
+    config.hook.pytest_deselected(items=left_out)
     items[:] = kept
 
 
@@ -129,7 +131,7 @@ def pytest_collection_finish() -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what replaces a function of a compiled module: compiled code does not look its functions up."""
     if plan.COMPILED and item.get_closest_marker("replaces_code") is not None:
-        pytest.skip("replaces a function of a compiled module: `make test` runs it once more without them")
+        pytest.skip("replaces a function of a compiled module: `scripts/test --rest` runs it without them")
 
 
 _left: list[BaseException | None] = [None]
