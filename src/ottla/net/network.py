@@ -46,9 +46,8 @@ class Network:
     changed       signals that a connection opened or ended
     rooms         pool of buffers for the unfinished frames of all connections
     on_throttle   callbacks for the throttle times (ms) in responses, and for the first 0 after one
-
-    on_failure  callback for connections that fail, with each new error of an address. With it a refused login is retried like a
-                lost connection, because the credentials may be replaced; without, it is the error of requests
+    on_failure    callbacks for connections that fail, with each new error of an address. With one a refused login is retried
+                  like a lost connection, because the credentials may be replaced; without, it is the error of requests
     """
 
     def __init__(
@@ -62,8 +61,8 @@ class Network:
         self.has_resolved = False
         self.changed = Signal(scheduler)
         self.rooms = Rooms()
-        self.on_failure: Callable[[KafkaError], None] | None = None
         self.on_throttle: list[Callable[[Link, int], None]] = []
+        self.on_failure: list[Callable[[KafkaError], None]] = []
         self.opened_total = 0
         self.failures: dict[Address, str] = {}
         """Last error of each unreachable address."""
@@ -191,7 +190,7 @@ class Network:
 
     def refused_login(self, link: Link, error: KafkaError) -> KafkaError:
         """Return the error with which a connection ends whose login failed."""
-        if self.on_failure is None or not isinstance(error, NotAuthenticated):
+        if not self.on_failure or not isinstance(error, NotAuthenticated):
             return error
         self._note_failure(link, error)
         return ConnectionLost(str(error))
@@ -201,8 +200,9 @@ class Network:
         reason = str(error)
         is_new = self.failures.get(link.address) != reason
         self.failures[link.address] = reason
-        if is_new and self.on_failure is not None and isinstance(error, KafkaError):
-            self.on_failure(error)
+        if is_new and isinstance(error, KafkaError):
+            for report in self.on_failure:
+                report(error)
 
     def throttled(self, link: Link, throttle_ms: int) -> None:
         """Pass on the throttle time of a response, and the first 0 after one."""

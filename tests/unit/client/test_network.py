@@ -141,7 +141,7 @@ def test_a_throttled_client_is_silent(world: World) -> None:
 def test_an_error_of_an_address_is_reported_once_until_it_is_reached(world: World) -> None:
     core = world.core(bootstrap_servers="one:9092", socket_connection_setup_timeout_ms=1000)
     reports: list[str] = []
-    core.network.on_failure = lambda error: reports.append(str(error))
+    core.network.on_failure.append(lambda error: reports.append(str(error)))
     for _ in range(2):
         with pytest.raises(BrokersUnreachable):
             world.run(core, core.metadata.any_link())

@@ -78,7 +78,7 @@ class Handle(Blocking):
                 events.all_down(len(addresses))
 
         def listen() -> None:
-            network.on_failure = failed
+            network.on_failure.append(failed)
             if events.has("throttle_cb"):
                 network.on_throttle.append(throttled)
 
