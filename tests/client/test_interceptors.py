@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import ottla
 from ottla import Consumer, Producer, ShareConsumer, TopicPartition
-from ottla.client.errors import InvalidClientConfig, RecordTooLarge
+from ottla.client.errors import InvalidClientConfig, KafkaError, RecordTooLarge
 from ottla.client.interceptors import ProducerRecord
 
 from .conftest import Produce, fresh
@@ -140,6 +141,21 @@ def test_interceptors_of_asyncio_clients(bootstrap_servers: str) -> None:
     assert [(record.value, record.headers) for record in rest] == [(b"c", [("seen", b"1")])]
     assert ("acknowledged", "c", 2, type(None)) in seen.calls
     assert seen.calls[-1] == other.calls[-1] == ("close",)
+
+
+def test_interceptors_hear_of_a_call_that_is_cancelled() -> None:
+    """It waits for a broker that does not answer."""
+    seen = Seen()
+
+    async def run() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            address = f"127.0.0.1:{silent.getsockname()[1]}"
+            async with ottla.aio.Producer({"bootstrap.servers": address, "interceptor.classes": seen}) as producer:
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(producer.produce("t", "a"), 0.2)
+
+    asyncio.run(run())
+    assert [call for call in seen.calls if call[0] == "acknowledged"] == [("acknowledged", "a", None, KafkaError)]
 
 
 @pytest.mark.parametrize(

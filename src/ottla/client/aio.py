@@ -252,12 +252,11 @@ class Producer(Asynchronous):
         own = checked_headers(headers) or ()
         record = interceptors.before_send(ProducerRecord(topic, value, key, partition, timestamp, own))
         topic, value, key, partition, timestamp, left = record
+        intercepted = interceptors.listener(record, on_delivery)
         try:
-            await self._take(
-                topic, value, key, partition, interceptors.listener(record, on_delivery), timestamp, left or None
-            )
-        except Exception as error:
-            interceptors.acknowledged(record, None, error)
+            await self._take(topic, value, key, partition, intercepted, timestamp, left or None)
+        except BaseException as error:
+            intercepted.refuse(error)
             raise
 
     async def _take(

@@ -285,11 +285,11 @@ class Producer(Blocking):
         own = checked_headers(headers) or ()
         record = self._interceptors.before_send(ProducerRecord(topic, value, key, partition, timestamp, own))
         topic, value, key, partition, timestamp, left = record
-        listener = self._interceptors.listener(record, listener)
+        intercepted = self._interceptors.listener(record, listener)
         try:
-            self._take(topic, value, key, partition, listener, timestamp, left or None)
-        except Exception as error:
-            self._interceptors.acknowledged(record, None, error)
+            self._take(topic, value, key, partition, intercepted, timestamp, left or None)
+        except BaseException as error:
+            intercepted.refuse(error)
             raise
 
     def _take(

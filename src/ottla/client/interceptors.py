@@ -18,7 +18,6 @@ one: Arrow tables and whole batches pass them by.
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, Final, NamedTuple
 
 from ottla.client.config import ClientConfig
@@ -69,16 +68,9 @@ class Interceptors:
                 _logger.warning("%s returned %s, no ProducerRecord", _name(on_send), type(result).__name__)
         return record
 
-    def listener(self, record: ProducerRecord, listener: Listener | None) -> Listener:
+    def listener(self, record: ProducerRecord, listener: Listener | None) -> "InterceptedRecord":
         """Return a listener of the outcome that informs the interceptors, and then `listener`."""
-        return partial(self._report, record, listener)
-
-    def _report(
-        self, record: ProducerRecord, listener: Listener | None, error: KafkaError | None, delivered: Delivered | None
-    ) -> None:
-        self.acknowledged(record, delivered, error)
-        if listener is not None:
-            listener(error, delivered)
+        return InterceptedRecord(self, record, listener)
 
     def acknowledged(self, record: ProducerRecord, delivered: Delivered | None, error: Exception | None) -> None:
         """Report the outcome of a record."""
@@ -104,6 +96,35 @@ class Interceptors:
         """Close the interceptors, once."""
         while self._methods["close"]:
             _attempt(self._methods["close"].pop(0))
+
+
+class InterceptedRecord:
+    """Listener of the outcome of a record, of which the interceptors hear once.
+
+    listener  that of the caller
+    """
+
+    __slots__ = ("_has_ended", "_interceptors", "_listener", "_record")
+
+    def __init__(self, interceptors: Interceptors, record: ProducerRecord, listener: Listener | None) -> None:
+        self._interceptors = interceptors
+        self._record = record
+        self._listener = listener
+        self._has_ended = False
+
+    def __call__(self, error: KafkaError | None, delivered: Delivered | None) -> None:
+        self._end(delivered, error)
+        if self._listener is not None:
+            self._listener(error, delivered)
+
+    def refuse(self, error: BaseException) -> None:
+        """Report that the call that sends the record has ended with this error, which may be that it was cancelled."""
+        self._end(None, error if isinstance(error, Exception) else KafkaError("the call was cancelled"))
+
+    def _end(self, delivered: Delivered | None, error: Exception | None) -> None:
+        if not self._has_ended:
+            self._has_ended = True
+            self._interceptors.acknowledged(self._record, delivered, error)
 
 
 def _attempt(method: Callable[..., Any], *arguments: Any) -> Any:
