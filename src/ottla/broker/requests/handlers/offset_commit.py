@@ -35,23 +35,17 @@ from ottla.metadata.image import OFFSETS_TOPIC
 from ottla.protocol.errors import GROUP_AUTHORIZATION_FAILED
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from ottla.security.operations import AclOperation
-from ottla.tasks.deferred import Answer, after, gather
+from ottla.tasks.deferred import awaitable
 
 
 @handles(OffsetCommitRequest, rows="topics.partitions")
-def offset_commit(request: OffsetCommitRequest, broker: Broker) -> Answer[OffsetCommitResponse]:
+async def offset_commit(request: OffsetCommitRequest, broker: Broker) -> OffsetCommitResponse:
     if not may_use_group(request.context, AclOperation.READ, request.group_id):
         return offsets.refuse_commit(request, GROUP_AUTHORIZATION_FAILED)
     if request.context.version == 0:
-        return after(broker.topics.provide_internal(OFFSETS_TOPIC), lambda exists: _committed(request, broker))  # noqa: ARG005
-    return _committed(request, broker)
-
-
-def _committed(request: OffsetCommitRequest, broker: Broker) -> Answer[OffsetCommitResponse]:
+        await awaitable(broker.topics.provide_internal(OFFSETS_TOPIC), broker.tasks)
     refused = reject_unknown(request, request.context.version, broker.image, request.context)
     if not request.topics:
         return OffsetCommitResponse(topics=list(refused.values()))
-    answer = broker.groups.run(request.group_id, offsets.commit, request)
-    if not refused:
-        return answer
-    return gather([answer], lambda committed: merge_rows(refused, committed[0]))
+    committed = await awaitable(broker.groups.run(request.group_id, offsets.commit, request), broker.tasks)
+    return merge_rows(refused, committed) if refused else committed

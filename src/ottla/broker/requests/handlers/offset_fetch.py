@@ -48,7 +48,7 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from ottla.security.operations import AclOperation
-from ottla.tasks.deferred import Answer, after, gather
+from ottla.tasks.deferred import awaitable
 
 if TYPE_CHECKING:
     from ottla.metadata.image import Image
@@ -59,57 +59,44 @@ _FIRST_WITH_TOPIC_IDS: Final = 10
 
 
 @handles(OffsetFetchRequest, rows=("groups.topics.partition_indexes", "topics.partition_indexes"))
-def offset_fetch(request: OffsetFetchRequest, broker: Broker) -> Answer[OffsetFetchResponse]:
-    if request.context.version == 0:
-        return after(broker.topics.provide_internal(OFFSETS_TOPIC), lambda exists: _answer(request, broker))  # noqa: ARG005
-    return _answer(request, broker)
-
-
-def _answer(request: OffsetFetchRequest, broker: Broker) -> Answer[OffsetFetchResponse]:
+async def offset_fetch(request: OffsetFetchRequest, broker: Broker) -> OffsetFetchResponse:
     version = request.context.version
+    if version == 0:
+        await awaitable(broker.topics.provide_internal(OFFSETS_TOPIC), broker.tasks)
     if version < _FIRST_WITH_GROUPS:
         group = OffsetFetchRequestGroup(group_id=request.group_id, topics=_as_topics(request))
-        return gather([_fetched(group, request, broker)], lambda groups: _single(request, groups[0]))
-    if version < _FIRST_WITH_TOPIC_IDS:
-        return gather([_fetched(group, request, broker) for group in request.groups], _several)
+        return _single(request, await _fetched(group, request, broker))
     image = broker.image
     asked = [group.topics for group in request.groups]
-    for group in request.groups:
-        group.topics = _named(group.topics, image)
-    return gather(
-        [_fetched(group, request, broker) for group in request.groups],
-        lambda groups: _several([_with_ids(*pair, image) for pair in zip(groups, asked, strict=True)]),
-    )
+    by_id = version >= _FIRST_WITH_TOPIC_IDS
+    if by_id:
+        for group in request.groups:
+            group.topics = _named(group.topics, image)
+    groups = await broker.tasks.every([_fetched(group, request, broker) for group in request.groups])
+    if by_id:
+        groups = [_with_ids(group, topics, image) for group, topics in zip(groups, asked, strict=True)]
+    return OffsetFetchResponse(groups=groups)
 
 
-def _fetched(
+async def _fetched(
     group: OffsetFetchRequestGroup, request: OffsetFetchRequest, broker: Broker
-) -> Answer[OffsetFetchResponseGroup]:
+) -> OffsetFetchResponseGroup:
     context = request.context
     if not may_use_group(context, AclOperation.DESCRIBE, group.group_id):
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=GROUP_AUTHORIZATION_FAILED)
-    operation = offsets.fetch_stable if request.require_stable else offsets.fetch
-    if context.authorizer is None:
-        return broker.groups.run(group.group_id, operation, group)
     denied: list[OffsetFetchRequestTopics] = []
-    if group.topics is not None:
+    if context.authorizer is not None and group.topics is not None:
         group.topics, denied = split_topics(context, AclOperation.DESCRIBE, group.topics)
-
-    def shown(fetched: OffsetFetchResponseGroup) -> OffsetFetchResponseGroup:
-        if fetched.error_code == NONE:
-            fetched.topics = [
-                topic
-                for topic in fetched.topics
-                if may_use_topic(context, AclOperation.DESCRIBE, topic.name, is_logged=False)
-            ]
-            fetched.topics += [_failed(topic, TOPIC_AUTHORIZATION_FAILED) for topic in denied]
-        return fetched
-
-    return after(broker.groups.run(group.group_id, operation, group), shown)
-
-
-def _several(groups: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
-    return OffsetFetchResponse(groups=groups)
+    operation = offsets.fetch_stable if request.require_stable else offsets.fetch
+    fetched = await awaitable(broker.groups.run(group.group_id, operation, group), broker.tasks)
+    if context.authorizer is not None and fetched.error_code == NONE:
+        fetched.topics = [
+            topic
+            for topic in fetched.topics
+            if may_use_topic(context, AclOperation.DESCRIBE, topic.name, is_logged=False)
+        ]
+        fetched.topics += [_failed(topic, TOPIC_AUTHORIZATION_FAILED) for topic in denied]
+    return fetched
 
 
 def _as_topics(request: OffsetFetchRequest) -> list[OffsetFetchRequestTopics] | None:

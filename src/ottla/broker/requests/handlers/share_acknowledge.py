@@ -49,11 +49,11 @@ from ottla.protocol.messages.share_acknowledge import (
     ShareAcknowledgeTopicResponse,
 )
 from ottla.security.operations import AclOperation
-from ottla.tasks.deferred import Answer, after
+from ottla.tasks.deferred import awaitable
 
 
 @handles(ShareAcknowledgeRequest, rows="topics.partitions", is_whole=True)
-def share_acknowledge(request: ShareAcknowledgeRequest, broker: Broker) -> Answer[ShareAcknowledgeResponse]:
+async def share_acknowledge(request: ShareAcknowledgeRequest, broker: Broker) -> ShareAcknowledgeResponse:
     sharing = broker.share_partitions
     code = sharing.refusal(request.group_id, request.member_id)
     if code == NONE and not may_use_group(request.context, AclOperation.READ, request.group_id or ""):
@@ -76,11 +76,12 @@ def share_acknowledge(request: ShareAcknowledgeRequest, broker: Broker) -> Answe
         for partition in topic.partitions
     }
     acks, denied = split_acknowledgements(acks, request.context, broker)
-    outcomes = sharing.acknowledge(member, acks, is_renewal=request.is_renew_ack)
+    acknowledged = sharing.acknowledge(member, acks, is_renewal=request.is_renew_ack)
     if epoch == FINAL_EPOCH:
         sharing.leave(member)
     lock_ms = sharing.rules(request.group_id).rules.lock_ms
-    return after(outcomes, lambda outcomes: _response({**denied, **outcomes}, lock_ms, broker, request.context))
+    outcomes = await awaitable(acknowledged, broker.tasks)
+    return _response({**denied, **outcomes}, lock_ms, broker, request.context)
 
 
 def _response(

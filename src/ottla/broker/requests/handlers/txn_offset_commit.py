@@ -58,7 +58,7 @@ from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from ottla.security.operations import AclOperation
-from ottla.tasks.deferred import Answer, after, gather
+from ottla.tasks.deferred import Answer, after, awaitable
 
 _FIRST_THAT_ABORTS: Final = 4
 _FIRST_THAT_ADDS: Final = 5
@@ -69,30 +69,24 @@ _MARKED_MEANWHILE: Final = -2
 
 
 @handles(TxnOffsetCommitRequest, rows="topics.partitions")
-def txn_offset_commit(request: TxnOffsetCommitRequest, broker: Broker) -> Answer[TxnOffsetCommitResponse]:
+async def txn_offset_commit(request: TxnOffsetCommitRequest, broker: Broker) -> TxnOffsetCommitResponse:
     commit = _as_offset_commit(request)
     if not may_use_transactional_id(request.context, AclOperation.WRITE, request.transactional_id):
         return _to_txn_response(refuse_commit(commit, TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
     if not may_use_group(request.context, AclOperation.READ, request.group_id):
         return _to_txn_response(refuse_commit(commit, GROUP_AUTHORIZATION_FAILED))
-    return after(broker.topics.provide_internal(OFFSETS_TOPIC), partial(_answer, commit, request, broker))
-
-
-def _answer(
-    commit: OffsetCommitRequest, request: TxnOffsetCommitRequest, broker: Broker, exists: bool
-) -> Answer[TxnOffsetCommitResponse]:
-    if not exists:
+    if not await awaitable(broker.topics.provide_internal(OFFSETS_TOPIC), broker.tasks):
         return _to_txn_response(refuse_commit(commit, COORDINATOR_NOT_AVAILABLE))
     by_id = request.context.version >= _FIRST_WITH_TOPIC_IDS
     version = _OFFSET_COMMIT_WITH_TOPIC_IDS if by_id else 0
     refused = reject_unknown(commit, version, broker.image, request.context)
     if not commit.topics:
         return _to_txn_response(OffsetCommitResponse(topics=list(refused.values())))
-    answer: Answer[OffsetCommitResponse]
-    answer = _committed(commit, request, broker) if request.group_id else refuse_commit(commit, INVALID_GROUP_ID)
-    return gather(
-        [answer], lambda responses: _to_txn_response(merge_rows(refused, responses[0]) if refused else responses[0])
-    )
+    if request.group_id:
+        committed = await _committed(commit, request, broker)
+    else:
+        committed = refuse_commit(commit, INVALID_GROUP_ID)
+    return _to_txn_response(merge_rows(refused, committed) if refused else committed)
 
 
 def _as_offset_commit(request: TxnOffsetCommitRequest) -> OffsetCommitRequest:
@@ -125,20 +119,18 @@ def _as_offset_commit(request: TxnOffsetCommitRequest) -> OffsetCommitRequest:
     return commit
 
 
-def _committed(
+async def _committed(
     commit: OffsetCommitRequest, request: TxnOffsetCommitRequest, broker: Broker
-) -> Answer[OffsetCommitResponse]:
+) -> OffsetCommitResponse:
     """Verify the transaction of the offsets' partition, then commit the offsets."""
     index = broker.groups.partition_of(request.group_id)
-    answer = broker.coordination.verification.repeated(partial(_verified, request, index, broker), _is_concurrent)
+    verified = broker.coordination.verification.repeated(partial(_verified, request, index, broker), _is_concurrent)
+    code = await awaitable(verified, broker.tasks)
+    if code != NONE:
+        return refuse_commit(commit, COORDINATOR_LOAD_IN_PROGRESS if code == _MARKED_MEANWHILE else code)
     producer = request.producer_id, request.producer_epoch
-
-    def go_on(code: int) -> Answer[OffsetCommitResponse]:
-        if code != NONE:
-            return refuse_commit(commit, COORDINATOR_LOAD_IN_PROGRESS if code == _MARKED_MEANWHILE else code)
-        return broker.groups.run_on(index, commit_in_transaction, TransactionalCommit(commit, producer))
-
-    return after(answer, go_on)
+    committed = broker.groups.run_on(index, commit_in_transaction, TransactionalCommit(commit, producer))
+    return await awaitable(committed, broker.tasks)
 
 
 def _verified(request: TxnOffsetCommitRequest, index: int, broker: Broker) -> Answer[int]:
