@@ -9,6 +9,7 @@ import contextlib
 import gc
 import inspect
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -270,6 +271,30 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", program], timeout=PROGRAM_SECONDS, capture_output=True, text=True, check=False
     )
+
+
+def test_loops_of_clients_stop_before_the_interpreter_ends(bootstrap_servers: str) -> None:
+    """A timer of uvloop that ran after it was a segmentation fault. Other threads wait on, and the last calls do not."""
+    ended = run(f"""
+import atexit, threading
+def at_the_end():
+    print(consumer._thread.has_ended, consumer._thread.loop.is_running())
+    try:
+        consumer.poll(1)
+    except ottla.client.errors.IllegalState as error:
+        print(error)
+    consumer.close()
+    print(consumer.closed)
+atexit.register(at_the_end)  # before those of Ottla, and so called after them
+import ottla, ottla.client.errors
+consumer = ottla.Consumer(bootstrap_servers={bootstrap_servers!r}, group_id="g", enable_metrics_push=False)
+consumer.subscribe(["t"])
+polling = ottla.Consumer(bootstrap_servers={bootstrap_servers!r}, group_id="h", enable_metrics_push=False)
+polling.subscribe(["t"])
+threading.Thread(target=lambda: [polling.poll(0.01) for _ in iter(int, 1)], daemon=True).start()
+""")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert re.fullmatch("True False\nthe interpreter is ending.*\nTrue\n", ended.stdout)
 
 
 @pytest.mark.parametrize("call", ["close()", "close(2)", "__exit__(None, None, None)"])

@@ -135,7 +135,7 @@ def _settle_future(calls: Calls, outcome: "asyncio.Future[T]", promise: Deferred
 
 def check_thread(thread: LoopThread) -> None:
     """Raise IllegalState on the core's own thread, and while the interpreter ends: the core's thread does not run any more."""
-    if sys.is_finalizing():
+    if sys.is_finalizing() or thread.is_over:
         raise IllegalState(_FINALIZING)
     try:
         thread.check_thread()

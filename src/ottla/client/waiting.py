@@ -194,7 +194,7 @@ class Blocking:
         """End the work of the client, and release what it holds; does nothing for a closed client."""
         if self._released:
             return
-        if sys.is_finalizing():
+        if sys.is_finalizing() or self._thread.has_ended:
             self._released = True  # its thread does not run any more, and the process ends
             return
         check_thread(self._thread)
@@ -257,7 +257,7 @@ class Blocking:
         self.close()
 
     def __del__(self) -> None:
-        if not self._released and not sys.is_finalizing():
+        if not (self._released or sys.is_finalizing() or self._thread.has_ended):
             self._drop()
             warn_of_dropped(self, self.config)
 

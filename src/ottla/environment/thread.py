@@ -5,6 +5,7 @@ own thread with its first user.
 """
 
 import asyncio
+import atexit
 import os
 import threading
 from collections.abc import Callable
@@ -16,6 +17,10 @@ from ottla.environment.client_process import client_process_environment
 
 T = TypeVar("T")
 _LOOP_ENDED: Final = "the event loop of the thread has ended"
+_LONGEST_STOP_S: Final = 2.0
+"""Time that the end of the program waits for a loop, which may be in a callback of the application."""
+_never: Final = threading.Lock()
+_never.acquire()
 
 
 @mypyc_attr(native_class=False)  # native classes derive from no exception
@@ -74,18 +79,24 @@ class LoopThread:
     """Event loop in a thread.
 
     `acquire` and `release` count its users: the first starts the thread, the last ends it.
+
+    has_ended  True from the end of the program on, for a loop that still has users then
     """
 
+    _running: ClassVar["set[LoopThread]"] = set()
     _shared: "ClassVar[LoopThread | None]" = None
     _guard: ClassVar[threading.Lock] = threading.Lock()
-    _parents: "ClassVar[LoopThread | None]" = None
-    """Loop thread of the parent, in a forked process: kept, as its finalizer would close descriptors that the parent uses."""
+    _parents: ClassVar["set[LoopThread]"] = set()
+    """Loop threads of the parent, in a forked process: kept, as a finalizer would close descriptors that the parent uses."""
 
     def __init__(self, name: str) -> None:
         self.loop = _new_loop()
         self.environment = client_process_environment(self.loop)
         self._users = 0
         self._waiting: set[Outcome[Any]] = set()
+        self.has_ended = False
+        self._stopped = threading.Event()
+        LoopThread._running.add(self)
         self._runner = threading.Thread(target=self._run, name=name, daemon=True)
         self._runner.start()
         self._ident = self._runner.ident
@@ -108,6 +119,8 @@ class LoopThread:
 
     def release(self) -> None:
         """Remove a user; the last one ends the thread."""
+        if self.has_ended:
+            return
         with self._guard:
             self._users -= 1
             if self._users:
@@ -121,14 +134,43 @@ class LoopThread:
     @classmethod
     def forget(cls) -> None:
         """Reset the state in a forked process: its thread does not exist, and the lock may have been held during the fork."""
-        cls._parents = cls._shared
+        cls._parents = cls._running
+        cls._running = set()
         cls._shared = None
         cls._guard = threading.Lock()
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether the calling thread ends the program: what it waited for here would never come."""
+        return self.has_ended and threading.current_thread() is threading.main_thread()
+
+    @classmethod
+    def end_program(cls) -> None:
+        """Stop the loops that still run, at the end of the program.
+
+        uvloop calls Python where it has waited, which is a segmentation fault once the interpreter is gone. The threads stay,
+        as those of daemons do: nothing is closed, and no thread that waits for a client is woken by an error.
+        """
+        with cls._guard:
+            running = list(cls._running)
+            for thread in running:
+                if not thread._stopped.is_set():
+                    thread.has_ended = True
+                    thread.loop.call_soon_threadsafe(thread.loop.stop)
+        for thread in running:
+            if thread.has_ended:
+                thread._stopped.wait(_LONGEST_STOP_S)
+            else:  # its last user has just released it
+                thread._runner.join(_LONGEST_STOP_S)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
         try:
             self.loop.run_forever()
+            with self._guard:
+                self._stopped.set()
+            if self.has_ended:
+                _never.acquire()
             pending = asyncio.all_tasks(self.loop)
             for task in pending:
                 task.cancel()
@@ -139,6 +181,7 @@ class LoopThread:
             self.loop.run_until_complete(self.loop.shutdown_default_executor())
         finally:
             self.loop.close()
+            LoopThread._running.discard(self)
             for outcome in list(self._waiting):  # posted while the loop ended, and never begun
                 if not outcome.done():
                     outcome.set_exception(LoopEnded(_LOOP_ENDED))
@@ -185,6 +228,8 @@ class LoopThread:
 
     def _post_for(self, outcome: Outcome[Any], function: Callable[[], object]) -> None:
         """Post a function for whose outcome a thread waits."""
+        if self.is_over:
+            raise LoopEnded(_LOOP_ENDED)
         self._waiting.add(outcome)
         try:
             self.post(function)
@@ -204,6 +249,7 @@ class LoopThread:
             raise OwnThread("a call from the thread of the event loop would wait for itself")
 
 
+atexit.register(LoopThread.end_program)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=LoopThread.forget)
 

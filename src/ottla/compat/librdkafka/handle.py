@@ -35,7 +35,7 @@ class Handle(Blocking):
 
     def __del__(self) -> None:
         """End in the background, without a warning: programs of confluent-kafka close no producer."""
-        if not self._released and not sys.is_finalizing():
+        if not (self._released or sys.is_finalizing() or self._thread.has_ended):
             self._drop()
 
     def cluster(self, topic: str | None, timeout_ms: int) -> ClusterMetadata:
