@@ -61,8 +61,11 @@ from ottla.replication.throttle import ReplicationThrottle
 _LEAST_BACKOFF_MS: Final = 20
 _HOLD_MS: Final = 20
 """Time for which a request waits for flushes after a response, so that their partitions need not leave the session."""
-_WAIT_ASIDE_MS: Final = 20
-"""Wait of a request outside of the session: short, as the session's next request waits for its end."""
+_BRIEF_WAIT_MS: Final = 20
+"""Wait at the leader of a request that another one follows soon: one outside of the session, as the session's next request
+waits for its end, and one of the session while effects run, as their partitions are fetched aside, one request at a time, until
+it ends.
+"""
 _LATE_MS: Final = 100
 """Time after the wait of a request outside of the session for which the session's next request waits for the response."""
 _NAMED_AT_ONCE: Final = 1000
@@ -276,7 +279,7 @@ class Fetching:
             del self._news[partition]
         self._sent = request = FetchRequest(
             replica_state=self._replica,
-            max_wait_ms=0 if self._news else limits.max_wait_ms,
+            max_wait_ms=self._wait_ms(),
             min_bytes=limits.min_bytes,
             max_bytes=limits.response_bytes,
             session_id=self._session_id,
@@ -290,6 +293,13 @@ class Fetching:
                 left._named = None
         self._leaving.clear()
         return request
+
+    def _wait_ms(self) -> int:
+        """Return for how long the leader may keep the session's next request without records, in ms."""
+        most_ms = self._limits.max_wait_ms
+        if self._news:
+            return 0
+        return min(_BRIEF_WAIT_MS, most_ms) if self._busy else most_ms
 
     def request_aside(self, now_ms: int) -> FetchRequest | None:
         """Return a request outside of the session for partitions that became ready while its request runs; None without
@@ -305,10 +315,10 @@ class Fetching:
         for partition in members:
             partition._aside = partition._asked()
         limits = self._limits
-        self._aside_until_ms = now_ms + _WAIT_ASIDE_MS + _LATE_MS
+        self._aside_until_ms = now_ms + _BRIEF_WAIT_MS + _LATE_MS
         self._aside = request = FetchRequest(
             replica_state=self._replica,
-            max_wait_ms=min(_WAIT_ASIDE_MS, limits.max_wait_ms),
+            max_wait_ms=min(_BRIEF_WAIT_MS, limits.max_wait_ms),
             min_bytes=limits.min_bytes,
             max_bytes=limits.response_bytes,
             session_id=_NO_SESSION,

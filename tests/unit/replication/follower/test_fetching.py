@@ -245,6 +245,17 @@ def test_a_flush_that_is_short_keeps_its_partition_in_the_session() -> None:
     assert (named(request), forgotten(request)) == ([(0, 5, 11, 4, 0)], [])
 
 
+def test_a_request_waits_briefly_at_the_leader_while_partitions_are_busy() -> None:
+    world = World(0)
+    begun = world.machine.follow("t", ID, 1, 5)
+    assert begun is not None
+    request = world.send()
+    assert (named(request), request.max_wait_ms) == ([(0, 5, 10, 4, 0)], 20)
+    world.answer(request)
+    world.resume(begun)
+    assert world.send().max_wait_ms == 500
+
+
 def test_many_partitions_are_named_in_several_requests() -> None:
     world = World(*range(2_500))
     request = world.send()
