@@ -1,7 +1,5 @@
 """Command groups that suggest the nearest name for a misspelt command, and whose help has whole sentences."""
 
-from collections.abc import Iterable
-
 import click
 
 from ottla.spelling import did_you_mean
@@ -20,18 +18,12 @@ class CommandGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands with their descriptions, which click would cut at the width of the screen."""
-        self.format_section(ctx, formatter, "Commands", self.list_commands(ctx))
-
-    def format_section(
-        self, ctx: click.Context, formatter: click.HelpFormatter, title: str, names: Iterable[str]
-    ) -> None:
-        """Write some of the commands under a title."""
-        commands = [(name, self.get_command(ctx, name)) for name in names]
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         rows = [
             (name, command.get_short_help_str(limit=1000))
             for name, command in commands
             if command is not None and not command.hidden
         ]
         if rows:
-            with formatter.section(title):
+            with formatter.section("Commands"):
                 formatter.write_dl(rows)

@@ -81,20 +81,21 @@ class Commands(CommandGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command."""
         del ctx
-        home = _COMMANDS.get(cmd_name)
-        if home is None:
+        if cmd_name not in _COMMANDS:
             return None
-        module, _, attribute = home.partition(":")
-        command: click.Command = getattr(import_module(f"ottla.cli.{module}"), attribute)
+        name = cmd_name.replace("-", "_")
+        command: click.Command = getattr(import_module(f"ottla.cli.{_COMMANDS[cmd_name][0]}.{name}"), name)
         if not _has(command, "--version"):
             command.params.append(version_option())
         _add_timeout(command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands by theme."""
-        for theme, names in _THEMES.items():
-            self.format_section(ctx, formatter, theme, names)
+        """Write the commands by theme, without importing them."""
+        del ctx
+        for theme, commands in _THEMES.items():
+            with formatter.section(theme):
+                formatter.write_dl([(name, summary) for name, (_, summary) in commands.items()])
 
 
 def _has(command: click.Command, flag: str) -> bool:
@@ -113,70 +114,96 @@ def _add_timeout(command: click.Command) -> None:
 
 _THEMES: Final = {
     "Broker": {
-        "serve": "own.serve:serve",
-        "storage": "kafka.storage:storage",
-        "dump-log": "kafka.dump_log:dump_log",
+        "serve": ("own", "Run a broker, or several ones, until SIGTERM or Ctrl-C."),
+        "storage": ("kafka", "Data directories: format, inspect, import those of Apache Kafka, back up."),
+        "dump-log": ("kafka", "Show the contents of segments, indexes, producer snapshots and metadata snapshots."),
     },
     "What there is": {
-        "status": "own.status:status",
-        "top": "own.top:top",
-        "console": "own.console:console",
+        "status": ("own", "Show the brokers of a cluster, and how many partitions lack replicas or a leader."),
+        "top": ("own", "Watch brokers, topics and groups: sizes, rates and lag."),
+        "console": ("own", "Serve a web console: topics, messages, groups, transactions, users and ACLs."),
     },
     "Records": {
-        "console-producer": "kafka.console_producer:console_producer",
-        "console-consumer": "kafka.console_consumer:console_consumer",
-        "console-share-consumer": "kafka.console_share_consumer:console_share_consumer",
-        "query": "own.query:query",
-        "get-offsets": "kafka.get_offsets:get_offsets",
-        "delete-records": "kafka.delete_records:delete_records",
+        "console-producer": ("kafka", "Send each line of standard input as a record."),
+        "console-consumer": ("kafka", "Write the records of a topic."),
+        "console-share-consumer": ("kafka", "Write the records of a topic, read by a share group."),
+        "query": ("own", "Query topics with SQL."),
+        "get-offsets": (
+            "kafka",
+            "Print TOPIC:PARTITION:OFFSET: end offsets, or the offsets of the first records at or after a time.",
+        ),
+        "delete-records": ("kafka", "Delete the records before the given offsets."),
     },
     "Topics and configs": {
-        "topics": "kafka.topics:topics",
-        "configs": "kafka.configs:configs",
-        "client-metrics": "kafka.client_metrics:client_metrics",
+        "topics": ("kafka", "Create, delete, alter, describe and list topics."),
+        "configs": ("kafka", "Show and change configs, quotas and SCRAM credentials."),
+        "client-metrics": ("kafka", "Create, alter, delete, describe and list subscriptions of client metrics."),
     },
     "Groups and transactions": {
-        "groups": "kafka.groups:groups",
-        "consumer-groups": "kafka.consumer_groups:consumer_groups",
-        "share-groups": "kafka.share_groups:share_groups",
-        "streams-groups": "kafka.streams_groups:streams_groups",
-        "streams-application-reset": "kafka.streams_application_reset:streams_application_reset",
-        "transactions": "kafka.transactions:transactions",
+        "groups": ("kafka", "List groups of all types."),
+        "consumer-groups": (
+            "kafka",
+            "List, describe, reset and delete consumer groups, classic ones and those of KIP-848.",
+        ),
+        "share-groups": ("kafka", "List, describe, reset and delete share groups."),
+        "streams-groups": (
+            "kafka",
+            "List, describe, reset and delete streams groups: Kafka Streams applications with group.protocol=streams.",
+        ),
+        "streams-application-reset": (
+            "kafka",
+            "Reset a Kafka Streams application: set the offsets of its input topics, delete its internal topics.",
+        ),
+        "transactions": ("kafka", "Show transactions, and abort hanging ones."),
     },
     "Security": {
-        "acls": "kafka.acls:acls",
-        "delegation-tokens": "kafka.delegation_tokens:delegation_tokens",
+        "acls": ("kafka", "Add, remove and list ACLs."),
+        "delegation-tokens": ("kafka", "Create, renew, expire and describe delegation tokens."),
     },
     "Cluster and replicas": {
-        "cluster": "kafka.cluster:cluster",
-        "broker-api-versions": "kafka.broker_api_versions:broker_api_versions",
-        "features": "kafka.features:features",
-        "metadata-quorum": "kafka.metadata_quorum:metadata_quorum",
-        "log-dirs": "kafka.log_dirs:log_dirs",
-        "leader-election": "kafka.leader_election:leader_election",
-        "reassign-partitions": "kafka.reassign_partitions:reassign_partitions",
-        "replica-verification": "kafka.replica_verification:replica_verification",
+        "cluster": ("kafka", "Show the id, brokers and API versions of a cluster; unregister brokers."),
+        "broker-api-versions": (
+            "kafka",
+            "Show the API versions that each broker supports, and the version that this client would use.",
+        ),
+        "features": ("kafka", "Show and change the features of a cluster."),
+        "metadata-quorum": (
+            "kafka",
+            "Show the quorum of controllers; of Ottla, its metadata store as one, whose voters are the brokers.",
+        ),
+        "log-dirs": ("kafka", "Show the sizes of partitions in the log directories of brokers, as JSON."),
+        "leader-election": ("kafka", "Elect leaders of partitions."),
+        "reassign-partitions": ("kafka", "Propose, execute, verify, cancel and list partition reassignments."),
+        "replica-verification": (
+            "kafka",
+            "Verify that all replicas of topics have the same records, until SIGTERM or Ctrl-C.",
+        ),
     },
     "Schemas": {
-        "schema-registry": "own.schema_registry:schema_registry",
-        "schemas": "own.schemas:schemas",
+        "schema-registry": ("own", "Serve a schema registry with Confluent's REST API until SIGTERM or Ctrl-C."),
+        "schemas": ("own", "Check changed schemas, and show and change the subjects of a Schema Registry."),
     },
     "Spark": {
-        "pipeline": "own.pipeline:pipeline",
-        "spark-checkpoint": "own.spark_checkpoint:spark_checkpoint",
+        "pipeline": ("own", "Create and run Spark Declarative Pipelines with topics as sources and sinks."),
+        "spark-checkpoint": (
+            "own",
+            'Rewrite a checkpoint of format("ottla") with plain offsets, as Spark\'s own Kafka connector reads them.',
+        ),
     },
     "Performance and tests": {
-        "producer-perf-test": "kafka.producer_perf_test:producer_perf_test",
-        "consumer-perf-test": "kafka.consumer_perf_test:consumer_perf_test",
-        "share-consumer-perf-test": "kafka.share_consumer_perf_test:share_consumer_perf_test",
-        "e2e-latency": "kafka.e2e_latency:e2e_latency",
-        "verifiable-producer": "kafka.verifiable_producer:verifiable_producer",
-        "verifiable-consumer": "kafka.verifiable_consumer:verifiable_consumer",
-        "verifiable-share-consumer": "kafka.verifiable_share_consumer:verifiable_share_consumer",
+        "producer-perf-test": ("kafka", "Measure the throughput and latency of a producer."),
+        "consumer-perf-test": ("kafka", "Measure the throughput of a consumer."),
+        "share-consumer-perf-test": ("kafka", "Measure the throughput of share consumers."),
+        "e2e-latency": ("kafka", "Measure the time from produce to consume."),
+        "verifiable-producer": ("kafka", "Send 0, 1, 2, ... and print an event for each as JSON."),
+        "verifiable-consumer": ("kafka", "Read a topic and print events as JSON."),
+        "verifiable-share-consumer": ("kafka", "Read a topic in a share group and print events as JSON."),
     },
 }
-"""Commands by theme, in the order of `ottla --help`: module and attribute of each."""
-_COMMANDS: Final = {name: home for theme in _THEMES.values() for name, home in theme.items()}
+"""Commands by theme, in the order of `ottla --help`: the package of each, whose module and command have its name, and the first
+sentence of its help, so that `ottla --help` need not import all of them.
+"""
+_COMMANDS: Final = {name: entry for commands in _THEMES.values() for name, entry in commands.items()}
 
 
 def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
