@@ -19,20 +19,17 @@ METADATA_FILE: Final = "metadata.db"
 _FORMAT: Final = 1
 """Format of the file (user_version); the file of a release before the first cluster has 0."""
 _SCHEMA: Final = """
-PRAGMA journal_mode=WAL;
-PRAGMA synchronous=FULL;
+BEGIN IMMEDIATE;
 CREATE TABLE IF NOT EXISTS entries (key TEXT PRIMARY KEY, value BLOB NOT NULL, revision INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS revision (newest INTEGER NOT NULL);
 INSERT INTO revision SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM revision);
-"""
-_UPGRADE: Final = """
-BEGIN IMMEDIATE;
 ALTER TABLE entries ADD COLUMN created INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE entries ADD COLUMN lease INTEGER NOT NULL DEFAULT 0;
 UPDATE entries SET created = revision;
 PRAGMA user_version = 1;
 COMMIT;
 """
+"""Tables of a new file, or of one of format 0, in one transaction: a start in a new directory waits for one flush."""
 COLUMNS: Final = "key, value, revision, created, lease"
 _BUSY_TIMEOUT_S: Final = 5.0
 _LAST_CHARACTER: Final = "\U0010ffff"
@@ -82,7 +79,8 @@ class SqliteFile(ABC):
         # The locking mode comes first: it decides whether SQLite maps an index of the write-ahead log at the first access.
         self._db.execute(f"PRAGMA locking_mode={self._LOCKING}")
         self._check_kind()
-        self._db.executescript(_SCHEMA)
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=FULL")
         self._upgrade()
         (self._revision,) = self._db.execute("SELECT newest FROM revision").fetchone()
 
@@ -99,7 +97,7 @@ class SqliteFile(ABC):
         if version > _FORMAT:
             raise DamagedStore(f"{self._path} was written by a newer release of Ottla: upgrade this one")
         if version < _FORMAT:
-            self._db.executescript(_UPGRADE)
+            self._db.executescript(_SCHEMA)
 
     @property
     def revision(self) -> int:
