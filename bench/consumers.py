@@ -6,8 +6,8 @@
     disk    one such connection, and nothing of the topic is in the page cache
 
 All sides run at the same time on the same machine and are measured in turn, as in load.py. `sendfile` is one thread that sends
-the file of Ottla's topic and does nothing else (sendfile_server.py): what one core and the kernel give. CPU is user and system
-time of the process, and `kernel %` how much of it is system time.
+the file of Ottla's topic and does nothing else (sendfile_server.py): what one core and the kernel give; a second one sends from
+two threads. CPU is user and system time of the process, and `kernel %` how much of it is system time.
 """
 
 import argparse
@@ -28,15 +28,20 @@ CACHED_MB, STORED_MB = 200, 500
 
 
 @contextmanager
-def sendfile(directory: Path, topic: str, connections: int) -> Iterator[Running]:
+def sendfile(directory: Path, topic: str, connections: int, threads: int = 1) -> Iterator[Running]:
     """A server that sends the log of a topic of Ottla, in a process of its own."""
     (log,) = directory.rglob(f"{topic}-0/*.log")
     port = free_port()
     server = Path(__file__).with_name("sendfile_server.py")
     begun = time.perf_counter()
-    process = subprocess.Popen([sys.executable, server, str(port), log, str(connections)])
+    process = subprocess.Popen([sys.executable, server, str(port), log, str(connections), str(threads)])
     try:
-        yield Running("sendfile", f"127.0.0.1:{port}", process.pid, wait_for_answer(port, process.pid, begun))
+        yield Running(
+            "sendfile" if threads == 1 else f"sendfile, {threads} threads",
+            f"127.0.0.1:{port}",
+            process.pid,
+            wait_for_answer(port, process.pid, begun),
+        )
     finally:
         process.kill()
         process.wait()
@@ -87,9 +92,11 @@ def compare(name: str, with_kafka: bool) -> dict[str, object]:
             sides.append(side)
         ours = sides[0]
         topic = topics[ours.running.name]
-        alone = stack.enter_context(sendfile(ours.directory, topic, connections))
-        topics[alone.name] = topic
-        return measure([*sides, Side(alone, ours.directory)], topics)
+        for threads in (1, 2) if connections > 1 else (1,):
+            alone = stack.enter_context(sendfile(ours.directory, topic, connections, threads))
+            topics[alone.name] = topic
+            sides.append(Side(alone, ours.directory))
+        return measure(sides, topics)
 
 
 def main() -> None:

@@ -1,15 +1,17 @@
 """Server that answers each request with the next megabyte of a file, and does nothing else: what the kernel gives one thread.
 
-    python bench/sendfile_server.py PORT FILE CONNECTIONS
+    python bench/sendfile_server.py PORT FILE CONNECTIONS [THREADS]
 
 A request is whatever arrives at once. CONNECTIONS read the file at the same time, each from another position on. The socket's
-buffer and the slices in which connections take turns are those of Ottla.
+buffer and the slices in which connections take turns are those of Ottla. With THREADS (1 by default) the kernel deals the
+connections out to so many threads, each with a poll of its own: sendfile and epoll run without the interpreter's lock.
 """
 
 import os
 import select
 import socket
 import sys
+import threading
 from collections import deque
 from typing import Final
 
@@ -35,7 +37,7 @@ def serve(port: int, path: str, connections: int) -> None:
     """Serve connections to `port` of this machine until the process ends."""
     file = os.open(path, os.O_RDONLY)
     size = os.fstat(file).st_size
-    listening = socket.create_server(("127.0.0.1", port), backlog=1024)
+    listening = socket.create_server(("127.0.0.1", port), backlog=1024, reuse_port=True)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     poll = select.epoll()
@@ -86,4 +88,7 @@ def serve(port: int, path: str, connections: int) -> None:
 
 
 if __name__ == "__main__":
-    serve(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
+    arguments = (int(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
+    for _ in range(int(sys.argv[4]) - 1 if len(sys.argv) > 4 else 0):
+        threading.Thread(target=serve, args=arguments, daemon=True).start()
+    serve(*arguments)
