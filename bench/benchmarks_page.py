@@ -74,11 +74,11 @@ def rows(figures: dict[str, Any]) -> Cells:
     for path, value in _leaves((), tree):
         side, words = OTTLA, []
         for name in path:
-            found = _SIDE.match(name)
-            if found:
-                side = _SIDES[found[1]]
+            matched = _SIDE.match(name)
+            if matched:
+                side = _SIDES[matched[1]]
             if name not in _SILENT:
-                words.append(name if found is None else found[2])
+                words.append(name if matched is None else matched[2])
         row = ", ".join(word.replace("_", " ") for word in words if word)
         table.setdefault(row, {})[side] = value
     return table
@@ -135,7 +135,7 @@ def replaced(page: str, name: str, text: str) -> str:
     place = re.compile(rf"(<!-- figures of {name} -->\n).*?(\n<!-- end of {name} -->)", re.DOTALL)
     if not place.search(page):
         raise NoFigures(f"{PAGE.name} has no place for the figures of {name}: add <!-- figures of {name} --> to it")
-    return place.sub(lambda found: f"{found[1]}{text}{found[2]}", page)
+    return place.sub(lambda match: f"{match[1]}{text}{match[2]}", page)
 
 
 def main() -> None:

@@ -72,14 +72,14 @@ def consume_megabytes(broker: Running, topic: str, megabytes: int) -> float:
     """MB/s of 1 KB values, from the beginning of a topic that holds them."""
     consumer = Consumer({**broker.client, **READING, "group.id": "bench", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, 0)])
-    wanted, read = megabytes * 1000, 0
+    enough, read = megabytes * 1000, 0
     begun = None
-    while read < wanted:
-        found = consumer.consume(10_000, 5)
+    while read < enough:
+        messages = consumer.consume(10_000, 5)
         if begun is None:  # connecting is not what is measured
-            begun, wanted = time.perf_counter(), wanted - len(found)
+            begun, enough = time.perf_counter(), enough - len(messages)
             continue
-        read += len(found)
+        read += len(messages)
     assert begun is not None
     elapsed = time.perf_counter() - begun
     consumer.close()
@@ -121,7 +121,7 @@ def latencies_ms(broker: Running, count: int) -> tuple[float, float]:
         }
     )
     consumer.assign([TopicPartition(topic, 0, 0)])
-    found = []
+    times = []
     for number in range(count + 100):
         begun = time.perf_counter()
         producer.produce(topic, b"v" * 100)
@@ -129,10 +129,10 @@ def latencies_ms(broker: Running, count: int) -> tuple[float, float]:
         while consumer.poll(5) is None:
             pass
         if number >= 100:
-            found.append((time.perf_counter() - begun) * 1000)
+            times.append((time.perf_counter() - begun) * 1000)
     consumer.close()
-    found.sort()
-    return found[len(found) // 2], found[len(found) * 99 // 100]
+    times.sort()
+    return times[len(times) // 2], times[len(times) * 99 // 100]
 
 
 def compared(name: str, unit: str, sides: list[Running], measure: Callable[[Running], float]) -> dict[str, object]:

@@ -141,7 +141,7 @@ def kafka(*configs: str, data: Path | None = None, port: int | None = None) -> I
 
 
 def kafka_is_there() -> str | None:
-    """Why Apache Kafka cannot be started here; None when it can."""
+    """Return the reason why Apache Kafka cannot be started here; None when it can."""
     for program in ("java", "mvn"):
         if shutil.which(program) is None:
             return f"{program} is not installed"
@@ -149,7 +149,7 @@ def kafka_is_there() -> str | None:
 
 
 def surroundings() -> dict[str, Any]:
-    """What a figure depends on: commit, machine, versions and command."""
+    """Conditions of a figure: commit, machine, versions and command."""
     from importlib.metadata import version
 
     from ottla.cli.main import form

@@ -230,8 +230,8 @@ def frame_confluent(servers: str, topic: str, count: int, size: int) -> float:
     begun = time.perf_counter()
     rows: list[tuple[Any, ...]] = []
     while len(rows) < count:
-        found = [message for message in consumer.consume(10_000, 1) if message.error() is None]
-        rows += [(each.offset(), each.timestamp()[1], each.key(), each.value()) for each in found]
+        messages = [message for message in consumer.consume(10_000, 1) if message.error() is None]
+        rows += [(message.offset(), message.timestamp()[1], message.key(), message.value()) for message in messages]
     frame = pd.DataFrame(rows, columns=["offset", "timestamp", "key", "value"])
     assert len(frame) == count
     seconds = time.perf_counter() - begun
@@ -337,10 +337,12 @@ def latencies(broker: Running, rounds: int, partitions: int, count: int) -> dict
             cut = statistics.quantiles(times(broker, partitions, count)[count // 10 :], n=100)
             measured[name].append((cut[49] * 1000, cut[98] * 1000))
     figures: dict[str, float] = {}
-    for name, found in measured.items():
-        p50, p99 = (statistics.median(column) for column in zip(*found, strict=True))
+    for name, quantiles in measured.items():
+        p50, p99 = (statistics.median(column) for column in zip(*quantiles, strict=True))
         side = name if partitions == 1 else f"{name} {partitions} partitions,"
-        print(f"  {side:34} p50 {p50:6.2f} ms   p99 {p99:6.2f} ms   ({', '.join(f'{each:.2f}' for each, _ in found)})")
+        print(
+            f"  {side:34} p50 {p50:6.2f} ms   p99 {p99:6.2f} ms   ({', '.join(f'{median:.2f}' for median, _ in quantiles)})"
+        )
         figures |= {f"{side} p50 ms": p50, f"{side} p99 ms": p99}
     return figures
 
@@ -360,7 +362,7 @@ def idle(broker: Running, seconds: float = 20) -> float:
 
 
 def import_ms() -> float:
-    """What `import ottla` adds to an interpreter, median of twenty."""
+    """Return the time that `import ottla` adds to an interpreter, median of twenty."""
     code = "import time; t = time.perf_counter(); import ottla; print((time.perf_counter() - t) * 1000)"
     times = [float(subprocess.check_output([sys.executable, "-c", code], env=os.environ)) for _ in range(20)]
     print(f"  import ottla: {statistics.median(times):.1f} ms")
@@ -384,20 +386,22 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=["produce", "consume", "latency", "idle", "import", "list"])
     parser.add_argument("--records", type=int, default=400_000)
     parser.add_argument("--rounds", type=int, default=5)
-    given = parser.parse_args()
+    options = parser.parse_args()
     figures: dict[str, Any] = {}
     with ottla(*REMOVE_SOON) as broker:
-        if "produce" in given.only:
-            figures["produce"] = rates(broker, PRODUCERS, given.records, given.rounds, fill=False)
-        if "consume" in given.only:
-            figures["consume"] = rates(broker, CONSUMERS, given.records, given.rounds, fill=True)
-        if "latency" in given.only:
-            figures["latency"] = latencies(broker, given.rounds, 1, 2000) | latencies(broker, given.rounds, 1000, 300)
-        if "idle" in given.only:
+        if "produce" in options.only:
+            figures["produce"] = rates(broker, PRODUCERS, options.records, options.rounds, fill=False)
+        if "consume" in options.only:
+            figures["consume"] = rates(broker, CONSUMERS, options.records, options.rounds, fill=True)
+        if "latency" in options.only:
+            figures["latency"] = latencies(broker, options.rounds, 1, 2000) | latencies(
+                broker, options.rounds, 1000, 300
+            )
+        if "idle" in options.only:
             figures["idle"] = idle(broker)
-        if "list" in given.only:
+        if "list" in options.only:
             figures["list ms"] = listing_ms(broker)
-    if "import" in given.only:
+    if "import" in options.only:
         figures["import ms"] = import_ms()
     record(figures)
 

@@ -157,8 +157,8 @@ def until(is_met: Callable[[], bool]) -> None:
 
 def leaders(asked: Admin) -> list[int]:
     described = asked.describe_topics(["bench"])
-    found = described.get("bench") if not described.errors else None
-    return [] if found is None else [-1 if part.leader is None else part.leader for part in found.partitions]
+    topic = described.get("bench") if not described.errors else None
+    return [] if topic is None else [-1 if part.leader is None else part.leader for part in topic.partitions]
 
 
 def has_leaders(asked: Admin, count: int) -> bool:

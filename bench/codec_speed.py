@@ -49,7 +49,7 @@ Coder = tuple[Callable[[bytes], Any], Callable[[Any], bytes]]
 
 
 def payloads() -> dict[str, bytes]:
-    """What is coded: Metadata of 1,000 topics of 10 partitions, a fetch and a produce of 100 partitions, a group of 100,
+    """Coded messages: Metadata of 1,000 topics of 10 partitions, a fetch and a produce of 100 partitions, a group of 100,
     offsets of 1,000 partitions, and a heartbeat with an assignment of 100 partitions."""
     from ottla.protocol import codec
     from ottla.protocol.messages import consumer_group_heartbeat, fetch, join_group, metadata, offset_fetch, produce
@@ -121,8 +121,10 @@ def ottla(name: str) -> Coder:
 
     class_name, version, _, _ = MESSAGES[name]
     modules = (metadata, fetch, produce, join_group, offset_fetch, consumer_group_heartbeat)
-    found: Any = next(getattr(module, class_name) for module in modules if hasattr(module, class_name))
-    return (lambda data: codec.decode(found, version, data)[0]), (lambda message: codec.encode(message, version))
+    message_class: Any = next(getattr(module, class_name) for module in modules if hasattr(module, class_name))
+    return (lambda data: codec.decode(message_class, version, data)[0]), (
+        lambda message: codec.encode(message, version)
+    )
 
 
 def kafka_python(name: str) -> Coder:
@@ -133,14 +135,14 @@ def kafka_python(name: str) -> Coder:
         "commit": "kafka.protocol.consumer",
         "metadata": "kafka.protocol.metadata",
     }
-    found: Any = getattr(importlib.import_module(where.get(module, "kafka.protocol.producer")), name)
-    return (lambda data: found.decode(data, version=version)), (lambda message: bytes(message.encode()))
+    message_class: Any = getattr(importlib.import_module(where.get(module, "kafka.protocol.producer")), name)
+    return (lambda data: message_class.decode(data, version=version)), (lambda message: bytes(message.encode()))
 
 
 def aiokafka(name: str) -> Coder:
     _, version, _, module = MESSAGES[name]
-    found: Any = getattr(importlib.import_module(f"aiokafka.protocol.{module}"), f"{name}_v{version}")
-    return found.decode, (lambda message: bytes(message.encode()))
+    message_class: Any = getattr(importlib.import_module(f"aiokafka.protocol.{module}"), f"{name}_v{version}")
+    return message_class.decode, (lambda message: bytes(message.encode()))
 
 
 def kio(name: str) -> Coder:
@@ -171,27 +173,27 @@ def rate(run: Callable[[], object]) -> float:
     began = time.perf_counter()
     run()
     count = max(1, int(0.1 / max(time.perf_counter() - began, 1e-9)))
-    found = []
+    rates = []
     for _ in range(ROUNDS + 2):
         began = time.perf_counter()
         for _ in range(count):
             run()
-        found.append(count / (time.perf_counter() - began))
-    return statistics.median(found[2:])
+        rates.append(count / (time.perf_counter() - began))
+    return statistics.median(rates[2:])
 
 
 def rates_of(side: str, data: dict[str, bytes]) -> dict[str, float]:
     """Messages/s of one library."""
-    found = {}
+    figures = {}
     for name, payload in data.items():
         if not MESSAGES[name].others and side not in ("Ottla", "kio"):
             continue
         decode, encode = SIDES[side](name)
         message = decode(payload)
         assert encode(message) == payload, f"{side} does not give back {name}"
-        found[f"{name} decode"] = rate(lambda payload=payload, decode=decode: decode(payload))  # type: ignore[misc]
-        found[f"{name} encode"] = rate(lambda message=message, encode=encode: encode(message))  # type: ignore[misc]
-    return found
+        figures[f"{name} decode"] = rate(lambda payload=payload, decode=decode: decode(payload))  # type: ignore[misc]
+        figures[f"{name} encode"] = rate(lambda message=message, encode=encode: encode(message))  # type: ignore[misc]
+    return figures
 
 
 def rates_of_kio(data: dict[str, bytes]) -> dict[str, float] | None:
@@ -219,8 +221,8 @@ def server_rates(data: dict[str, bytes]) -> dict[str, float]:
     from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
     from ottla.protocol.messages.produce import ProduceRequest
 
-    wanted = [FetchPartition(partition=at, fetch_offset=at, partition_max_bytes=1 << 20) for at in range(100)]
-    asked = codec.encode(FetchRequest(topics=[FetchTopic(topic="topic", partitions=wanted)]), 11)
+    partitions = [FetchPartition(partition=at, fetch_offset=at, partition_max_bytes=1 << 20) for at in range(100)]
+    asked = codec.encode(FetchRequest(topics=[FetchTopic(topic="topic", partitions=partitions)]), 11)
     produced = data["ProduceRequest"]
     return {
         "ProduceRequest by positions": rate(lambda: codec.decode_positions(ProduceRequest, 8, produced, 0)),
@@ -239,9 +241,9 @@ def record_rates() -> dict[str, float]:
     data = batch * 200
 
     reader = ColumnReader(max_rows=1 << 20)
-    found = {"records to objects": rate(lambda: records_of(data)) * 20_000}
-    found["records to columns"] = rate(lambda: reader.read(data)) * 20_000
-    return found
+    figures = {"records to objects": rate(lambda: records_of(data)) * 20_000}
+    figures["records to columns"] = rate(lambda: reader.read(data)) * 20_000
+    return figures
 
 
 def main() -> None:
@@ -254,12 +256,12 @@ def main() -> None:
     from brokers import record
 
     data = payloads()
-    found = {side: rates_of(side, data) for side in SIDES if side != "kio"}
+    by_side = {side: rates_of(side, data) for side in SIDES if side != "kio"}
     others = rates_of_kio(data)
     if others is not None:
-        found["kio"] = others
-    for what, ours in found["Ottla"].items():
-        peers = {side: rates[what] for side, rates in found.items() if side != "Ottla" and what in rates}
+        by_side["kio"] = others
+    for what, ours in by_side["Ottla"].items():
+        peers = {side: rates[what] for side, rates in by_side.items() if side != "Ottla" and what in rates}
         if not peers:
             print(f"{what}: Ottla {ours:,.0f} /s", flush=True)
             continue
@@ -267,14 +269,14 @@ def main() -> None:
         shown = ", ".join(f"{side} {peer:,.0f}" for side, peer in peers.items())
         print(f"{what}: Ottla {ours:,.0f} /s, {shown}; {ours / peers[fastest]:.2f} times {fastest}", flush=True)
     server = server_rates(data)
-    peers = {side: rates["ProduceRequest decode"] for side, rates in found.items() if side != "Ottla"}
+    peers = {side: rates["ProduceRequest decode"] for side, rates in by_side.items() if side != "Ottla"}
     for what, ours in server.items():
         against = f", {ours / max(peers.values()):.2f} times the fastest peer" if what.startswith("Produce") else ""
         print(f"{what}: {ours:,.0f} /s{against}")
     records = record_rates()
     for what, ours in records.items():
         print(f"{what}: {ours / 1e6:.2f} M records/s")
-    record({"messages": found, "server": server, "records": records})
+    record({"messages": by_side, "server": server, "records": records})
 
 
 if __name__ == "__main__":

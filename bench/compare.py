@@ -49,12 +49,12 @@ Figures = dict[str, float]
 
 def commit_of(name: str) -> str:
     """The full hash of a commit."""
-    found = subprocess.run(
+    run = subprocess.run(
         ["git", "rev-parse", "--verify", f"{name}^{{commit}}"], capture_output=True, text=True, check=False
     )
-    if found.returncode:
+    if run.returncode:
         raise SystemExit(f"{name} is not a commit of this repository")
-    return found.stdout.strip()
+    return run.stdout.strip()
 
 
 def built(commit: str) -> Path:

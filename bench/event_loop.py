@@ -77,8 +77,10 @@ class Measured:
 
 
 def create(wire: Wire, topics: dict[str, int]) -> None:
-    wanted = [CreatableTopic(name=name, num_partitions=count, replication_factor=1) for name, count in topics.items()]
-    response = wire.ask(CreateTopicsRequest(topics=wanted, timeout_ms=60_000), 4)
+    creatable = [
+        CreatableTopic(name=name, num_partitions=count, replication_factor=1) for name, count in topics.items()
+    ]
+    response = wire.ask(CreateTopicsRequest(topics=creatable, timeout_ms=60_000), 4)
     assert not any(topic.error_code for topic in response.topics), response
 
 

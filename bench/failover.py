@@ -138,14 +138,14 @@ def logged_ms(cluster: Cluster, victim: int, killed: float) -> dict[str, float]:
         return times
     for node in NODES:
         for line in cluster.log(node).splitlines():
-            found = re.match(r"(\S+ \S+?),(\d+) INFO (.*)", line)
-            if found is None:
+            match = re.match(r"(\S+ \S+?),(\d+) INFO (.*)", line)
+            if match is None:
                 continue
-            second = datetime.datetime.fromisoformat(found[1]).replace(tzinfo=datetime.UTC).timestamp()
-            after = (second + int(found[2]) / 1000 - killed) * 1000
-            if 0 <= after < 20_000 and f"broker {victim} is fenced" in found[3]:
+            second = datetime.datetime.fromisoformat(match[1]).replace(tzinfo=datetime.UTC).timestamp()
+            after = (second + int(match[2]) / 1000 - killed) * 1000
+            if 0 <= after < 20_000 and f"broker {victim} is fenced" in match[3]:
                 times["fenced"] = after
-            elif after >= times.get("fenced", 20_000) and re.search(r"[1-9]\d* leaders elected", found[3]):
+            elif after >= times.get("fenced", 20_000) and re.search(r"[1-9]\d* leaders elected", match[3]):
                 times["elected"] = after
     return times
 
@@ -176,8 +176,8 @@ def measure(cluster: Cluster, partitions: int) -> dict[str, float]:
 def main() -> None:
     parser = options(__doc__, 5)
     parser.add_argument("--partitions", type=int, default=3000)
-    given = parser.parse_args()
-    compare("failover", given, partial(measure, partitions=given.partitions))
+    arguments = parser.parse_args()
+    compare("failover", arguments, partial(measure, partitions=arguments.partitions))
 
 
 if __name__ == "__main__":

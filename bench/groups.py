@@ -85,9 +85,9 @@ class Wire:
 
     def receive(self) -> Any:
         while True:
-            found = self._messages.feed(self.socket.recv(1 << 20))
-            if found:
-                return found[0]
+            messages = self._messages.feed(self.socket.recv(1 << 20))
+            if messages:
+                return messages[0]
 
     def ask(self, request: Request, version: int) -> Any:
         self.send(request, version)
@@ -105,25 +105,28 @@ class Answers:
 
     def feed(self, data: bytes) -> list[bytes]:
         data = self._rest + data
-        found, at = [], 0
+        messages, at = [], 0
         while at + 4 <= len(data):
             size = struct.unpack_from(">i", data, at)[0]
             if at + 4 + size > len(data):
                 break
-            found.append(data[at + 4 : at + 4 + size])
+            messages.append(data[at + 4 : at + 4 + size])
             at += 4 + size
         self._rest = data[at:]
-        return found
+        return messages
 
 
 def ready(broker: Running) -> Wire:
     """A connection to a broker that coordinates groups in all partitions: it is asked until it says so."""
     wire = Wire(broker)
     groups = [f"any-{number}" for number in range(1000)]
-    while any(each.error_code for each in wire.ask(FindCoordinatorRequest(coordinator_keys=groups), 4).coordinators):
+    while any(
+        coordinator.error_code
+        for coordinator in wire.ask(FindCoordinatorRequest(coordinator_keys=groups), 4).coordinators
+    ):
         time.sleep(0.1)  # a coordinator that loads says no more than that: it is asked again
     asked = [OffsetFetchRequestGroup(group_id=group, topics=[]) for group in groups]
-    while any(each.error_code for each in wire.ask(OffsetFetchRequest(groups=asked), 8).groups):
+    while any(group.error_code for group in wire.ask(OffsetFetchRequest(groups=asked), 8).groups):
         time.sleep(0.1)  # as above
     return wire
 
@@ -147,11 +150,12 @@ def commits_per_second(broker: Running, topic: str, partitions: int, in_flight: 
     begun = time.perf_counter()
     wire.socket.sendall(frame * in_flight)
     while time.perf_counter() - begun < SECONDS:
-        found = answers.feed(wire.socket.recv(1 << 18))
-        for each in found:
-            assert each[-5:-3] == b"\0\0", each  # the last partition's error code, before three empty sets of tags
-        done += len(found)
-        wire.socket.sendall(frame * len(found))
+        responses = answers.feed(wire.socket.recv(1 << 18))
+        for response in responses:
+            # The last partition's error code, before three empty sets of tags.
+            assert response[-5:-3] == b"\0\0", response
+        done += len(responses)
+        wire.socket.sendall(frame * len(responses))
     rate = done / (time.perf_counter() - begun)
     while out:
         out -= len(answers.feed(wire.socket.recv(1 << 18)))
@@ -187,23 +191,23 @@ def rebalance_seconds(broker: Running, topic: str, protocol: str) -> float:
     if protocol == "classic":
         settings |= {"heartbeat.interval.ms": 100, "partition.assignment.strategy": "cooperative-sticky"}
     members = [Consumer(settings) for _ in range(MEMBERS)]
-    for each in members:
-        each.list_topics(topic, 10)  # connected
-    for each in members:
-        each.subscribe([topic])
+    for member in members:
+        member.list_topics(topic, 10)  # connected
+    for member in members:
+        member.subscribe([topic])
     begun = time.perf_counter()
     share = PARTITIONS // MEMBERS
     while True:
-        for each in members:
-            each.poll(0)
-        shares = [each.assignment() for each in members]
-        if all(len(each) == share for each in shares):
+        for member in members:
+            member.poll(0)
+        shares = [member.assignment() for member in members]
+        if all(len(assigned) == share for assigned in shares):
             break
-        assert time.perf_counter() - begun < 60, [len(each) for each in shares]
+        assert time.perf_counter() - begun < 60, [len(assigned) for assigned in shares]
         time.sleep(0.002)  # librdkafka works in threads of its own, and tells of an assignment in poll only
     elapsed = time.perf_counter() - begun
-    for each in members:
-        each.close()
+    for member in members:
+        member.close()
     return elapsed
 
 
@@ -243,15 +247,20 @@ def classic_members(broker: Running) -> Iterator[tuple[Request, int]]:
         for lane, wire_group in enumerate(wires):
             group = f"classic-{first + lane}"
             joined = [wire.receive() for wire in wire_group]
-            assert len({each.generation_id for each in joined}) == 1, joined
-            for wire, each in zip(wire_group, joined, strict=True):
+            assert len({response.generation_id for response in joined}) == 1, joined
+            for wire, response in zip(wire_group, joined, strict=True):
                 sync = SyncGroupRequest(
-                    group_id=group, generation_id=each.generation_id, member_id=each.member_id, assignments=[]
+                    group_id=group, generation_id=response.generation_id, member_id=response.member_id, assignments=[]
                 )
                 wire.send(sync, 2)
-            for wire, each in zip(wire_group, joined, strict=True):
+            for wire, response in zip(wire_group, joined, strict=True):
                 assert wire.receive().error_code == 0
-                yield HeartbeatRequest(group_id=group, generation_id=each.generation_id, member_id=each.member_id), 3
+                yield (
+                    HeartbeatRequest(
+                        group_id=group, generation_id=response.generation_id, member_id=response.member_id
+                    ),
+                    3,
+                )
     for wire_group in wires:
         for wire in wire_group:
             wire.close()
@@ -313,9 +322,9 @@ def beat(broker: Running, frames: list[bytes], seconds: float) -> float:
             wires[number % CONNECTIONS].socket.sendall(frames[number % len(frames)])
         sent = max(sent, due)
         for readable in select.select([wire.socket for wire in wires], [], [], 0.005)[0]:
-            for each in answers[readable].feed(readable.recv(1 << 16)):
+            for response in answers[readable].feed(readable.recv(1 << 16)):
                 received += 1
-                refused += each[8:10] != b"\0\0" and each[9:11] != b"\0\0"
+                refused += response[8:10] != b"\0\0" and response[9:11] != b"\0\0"
     busy = (broker.cpu_seconds() - cpu) / (time.perf_counter() - begun)
     for wire in wires:
         wire.close()
@@ -357,11 +366,11 @@ def unloaded(wire: Wire, topic: str, groups: list[str]) -> list[str]:
         OffsetFetchRequestGroup(group_id=group, topics=[OffsetFetchRequestTopics(name=topic, partition_indexes=[0])])
         for group in groups
     ]
-    found = wire.ask(OffsetFetchRequest(groups=asked), 8)
-    for each in found.groups:
-        if each.error_code == 0:
-            assert each.topics[0].partitions[0].committed_offset == 42, each
-    return [each.group_id for each in found.groups if each.error_code != 0]
+    response = wire.ask(OffsetFetchRequest(groups=asked), 8)
+    for group in response.groups:
+        if group.error_code == 0:
+            assert group.topics[0].partitions[0].committed_offset == 42, group
+    return [group.group_id for group in response.groups if group.error_code != 0]
 
 
 def restart_seconds(start: Callable[[Path], AbstractContextManager[Running]]) -> tuple[list[float], list[float]]:

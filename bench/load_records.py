@@ -30,9 +30,9 @@ def produce(broker: Running, topic: str, values: Sequence[bytes], megabytes: int
     producer = Producer({**broker.client, "acks": "all", "message.max.bytes": 4_000_000, **named})
     producer.list_topics(topic, 10)
     cpu, begun = broker.cpu_seconds(), time.perf_counter()
-    size, wanted = 0, megabytes * 1_000_000
+    size, enough = 0, megabytes * 1_000_000
     for value in itertools.cycle(values):
-        if size >= wanted:
+        if size >= enough:
             break
         while True:
             try:
@@ -60,9 +60,9 @@ def consume(broker: Running, topic: str, megabytes: int) -> Figures:
     settings = {"group.id": "bench", "enable.auto.commit": False, "fetch.queue.backoff.ms": 10}
     consumer = Consumer({**broker.client, **settings})
     consumer.assign([TopicPartition(topic, 0, 0)])
-    size, wanted = 0, megabytes * 1_000_000
+    size, enough = 0, megabytes * 1_000_000
     cpu, begun = broker.cpu_seconds(), time.perf_counter()
-    while size < wanted:
+    while size < enough:
         size += sum(len(message.value() or b"") for message in consumer.consume(100, 5))
     seconds, busy = time.perf_counter() - begun, broker.cpu_seconds() - cpu
     consumer.close()

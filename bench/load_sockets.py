@@ -18,7 +18,7 @@ _MEMORY: Final = 1 << 20
 
 
 class Answered(NamedTuple):
-    """What a broker has answered within `seconds`.
+    """Requests that a broker has answered within `seconds`.
 
     received  bytes of all answers
     took_ms   time of each request, ascending
@@ -54,7 +54,7 @@ class _Lane:
         self.begun = 0.0
 
     def ask(self) -> bool:
-        """Send the next request; False if there is none."""
+        """Send the next request; False if none is left."""
         frame = next(self.frames, None)
         if frame is None:
             return False

@@ -55,8 +55,8 @@ KEYS = 1_000_000
 def topic_with(broker: Running, partitions: int = 1, **configs: str) -> str:
     name = f"bench-{random.randrange(1 << 40):x}"
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    wanted = NewTopic(name, partitions, 1, config={key.replace("_", "."): value for key, value in configs.items()})
-    admin.create_topics([wanted], request_timeout=120)[name].result(120)
+    new_topic = NewTopic(name, partitions, 1, config={key.replace("_", "."): value for key, value in configs.items()})
+    admin.create_topics([new_topic], request_timeout=120)[name].result(120)
     return name
 
 
@@ -162,7 +162,9 @@ def size_of(broker: Running, topic: str) -> int:
         data = sock.makefile("rb")
         frame = data.read(int.from_bytes(data.read(4), "big"))
     response, _ = decode(DescribeLogDirsResponse, 1, frame, 4)
-    return sum(part.partition_size for result in response.results for each in result.topics for part in each.partitions)
+    return sum(
+        part.partition_size for result in response.results for topic in result.topics for part in topic.partitions
+    )
 
 
 class Prober(threading.Thread):
@@ -210,8 +212,8 @@ def compaction(broker: Running) -> dict[str, float]:
     full = size_of(broker, topic)
     prober = Prober(broker)
     prober.start()
-    wanted = [ConfigEntry("min.cleanable.dirty.ratio", "0.01", incremental_operation=AlterConfigOpType.SET)]
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=wanted)
+    entries = [ConfigEntry("min.cleanable.dirty.ratio", "0.01", incremental_operation=AlterConfigOpType.SET)]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     admin.incremental_alter_configs([resource])[resource].result(30)
     before = broker.cpu_seconds()

@@ -60,7 +60,7 @@ from ottla.records.record import Record
 
 TOPIC = "t"
 _SLOWER = 50
-"""How much slower callgrind is."""
+"""Factor by which callgrind is slower."""
 
 
 _SWITCHED = """

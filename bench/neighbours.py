@@ -1,4 +1,4 @@
-"""What a client gets beside hostile ones, with Ottla and with Apache Kafka 4.4.0.
+"""Round trips of a client beside hostile ones, with Ottla and with Apache Kafka 4.4.0.
 
     python bench/neighbours.py [--seconds 15] [--rounds 5]
 

@@ -72,8 +72,8 @@ def measure(cluster: Cluster, partitions: int) -> dict[str, float]:
 def main() -> None:
     parser = options(__doc__, 3)
     parser.add_argument("--partitions", type=int, default=10_000)
-    given = parser.parse_args()
-    compare("partitions", given, partial(measure, partitions=given.partitions))
+    arguments = parser.parse_args()
+    compare("partitions", arguments, partial(measure, partitions=arguments.partitions))
 
 
 if __name__ == "__main__":

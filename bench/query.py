@@ -98,7 +98,7 @@ def frame_of(servers: str, topic: str) -> "pd.DataFrame":
 
 
 def answer(servers: str, topic: str, begun: float) -> None:
-    """What the process with pandas does: one JSON line with the seconds and the text of each answer."""
+    """Program of the process with pandas: one JSON line with the seconds and the text of each answer."""
     frame = frame_of(servers, topic)
     read = time.time() - begun
     answers = {}
@@ -156,7 +156,7 @@ def measure(broker: Running, names: list[str], records: int, rounds: int) -> dic
                 f"round {number + 1}, {name}: Ottla {our_s:.2f} s, confluent-kafka and pandas {their_s:.1f} s",
                 flush=True,
             )
-    return {row: {side: statistics.median(found[side]) for side in SIDES} for row, found in figures.items()}
+    return {row: {side: statistics.median(times[side]) for side in SIDES} for row, times in figures.items()}
 
 
 def main() -> None:

@@ -358,14 +358,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--skip-apicurio", action="store_true")
     parser.add_argument("--bare", type=int, metavar="PORT", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.bare is not None:
-        uvloop.run(serve_bare(given.bare))
+    options = parser.parse_args()
+    if options.bare is not None:
+        uvloop.run(serve_bare(options.bare))
         return
     figures: dict[str, dict[str, float | list[float]]] = {}
-    for side in (ottla,) if given.skip_apicurio else (ottla, apicurio):
+    for side in (ottla,) if options.skip_apicurio else (ottla, apicurio):
         with side() as registry:
-            figures[registry.name] = {**measured(registry, given.seconds)}
+            figures[registry.name] = {**measured(registry, options.seconds)}
     figures["Ottla"] |= {"fixture ready ms": fixture_ms(), "30,000 ready s": ready_s(), **validations()}
     for name, row in figures.items():
         print(f"{name}: " + ", ".join(f"{key} {shown(value)}" for key, value in row.items()))

@@ -168,8 +168,8 @@ def measure(cluster: Cluster, megabytes: int) -> dict[str, float]:
 def main() -> None:
     parser = options(__doc__, 5)
     parser.add_argument("--megabytes", type=int, default=256)
-    given = parser.parse_args()
-    compare("replication", given, partial(measure, megabytes=given.megabytes))
+    arguments = parser.parse_args()
+    compare("replication", arguments, partial(measure, megabytes=arguments.megabytes))
 
 
 if __name__ == "__main__":

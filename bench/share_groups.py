@@ -101,7 +101,7 @@ class Group:
         while True:
             requests.ask(FindCoordinatorRequest(key_type=2, coordinator_keys=keys), 6)
             answer = requests.ask(begin, 0)
-            if not any(each.error_code for topic in answer.results for each in topic.partitions):
+            if not any(partition.error_code for topic in answer.results for partition in topic.partitions):
                 return
             time.sleep(0.1)  # the coordinator is asked until it has loaded its state
 
@@ -165,19 +165,19 @@ class Member:
         self.epoch += 1
 
     def took(self, answer: Any) -> int:
-        """How many records an answer brought."""
+        """Number of records of an answer."""
         assert answer.error_code == 0, answer.error_code
         self.held = {}
         count = 0
         for topic in answer.responses:
-            for each in topic.partitions:
-                assert each.error_code == each.acknowledge_error_code == 0, (
-                    each.error_code,
-                    each.acknowledge_error_code,
+            for partition in topic.partitions:
+                assert partition.error_code == partition.acknowledge_error_code == 0, (
+                    partition.error_code,
+                    partition.acknowledge_error_code,
                 )
-                if each.acquired_records:
-                    ranges = [(one.first_offset, one.last_offset) for one in each.acquired_records]
-                    self.held[each.partition_index] = ranges
+                if partition.acquired_records:
+                    ranges = [(one.first_offset, one.last_offset) for one in partition.acquired_records]
+                    self.held[partition.partition_index] = ranges
                     count += sum(last - first + 1 for first, last in ranges)
         return count
 
@@ -218,11 +218,11 @@ def rates(sides: list[Running], records: int) -> dict[str, object]:
     for consumers in CONSUMERS:
         for side in sides:
             rate(side, consumers, records)  # warm
-        found: dict[str, list[float]] = {side.name: [] for side in sides}
+        by_side: dict[str, list[float]] = {side.name: [] for side in sides}
         for _ in range(ROUNDS):
             for side in sides:
-                found[side.name].append(rate(side, consumers, records))
-        medians = {name: statistics.median(values) for name, values in found.items()}
+                by_side[side.name].append(rate(side, consumers, records))
+        medians = {name: statistics.median(values) for name, values in by_side.items()}
         shown = "; ".join(f"{name} {value:,.0f} records/s" for name, value in medians.items())
         print(f"share group with {consumers} consumer{'s' * (consumers > 1)}: {shown}", flush=True)
         figures[f"{consumers} consumers"] = medians

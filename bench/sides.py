@@ -54,20 +54,20 @@ def options(description: str | None, rounds: int) -> argparse.ArgumentParser:
 
 
 def compare(
-    name: str, given: argparse.Namespace, measure: Callable[[Cluster], dict[str, float]], internal_replicas: int = 1
+    name: str, arguments: argparse.Namespace, measure: Callable[[Cluster], dict[str, float]], internal_replicas: int = 1
 ) -> None:
     """Measure both sides in turn, each round with new clusters, and print the medians.
 
     internal_replicas  replication factor of Apache Kafka's internal topics; Ottla's is 3
     """
     sides: dict[str, Callable[[Path], AbstractContextManager[Cluster]]] = {"ottla": ottla}
-    missing = "--skip-kafka" if given.skip_kafka else kafka_is_there()
+    missing = "--skip-kafka" if arguments.skip_kafka else kafka_is_there()
     if missing is None:
         sides["kafka"] = partial(kafka, internal_replicas=internal_replicas)
     else:
         print(f"without Apache Kafka: {missing}", file=sys.stderr)
     runs: dict[str, list[dict[str, float]]] = {side: [] for side in sides}
-    for _ in range(given.rounds):
+    for _ in range(arguments.rounds):
         for side, start in sides.items():
             home = Path(tempfile.mkdtemp(prefix="ottla-bench-"))
             try:
@@ -84,4 +84,4 @@ def compare(
     print(f"{'':28}" + "".join(f"{side:>12}" for side in medians))
     for figure in dict.fromkeys(figure for figures in medians.values() for figure in figures):
         print(f"{figure:28}" + "".join(f"{figures.get(figure, '-'):>12}" for figures in medians.values()))
-    record({name: medians, "options": vars(given)})
+    record({name: medians, "options": vars(arguments)})

@@ -102,7 +102,7 @@ def trickling(servers: str, topic: str) -> Iterator[None]:
 
 
 class Task(NamedTuple):
-    """What a side is to do once: `what` of the methods of Side, on `topic`, into `target` where it writes."""
+    """One run of a side: `what` of the methods of Side, on `topic`, into `target` where it writes."""
 
     what: str
     records: int
@@ -154,7 +154,9 @@ class Side:
             try:
                 while True:
                     took = [
-                        each["durationMs"]["triggerExecution"] for each in query.recentProgress if each["numInputRows"]
+                        progress["durationMs"]["triggerExecution"]
+                        for progress in query.recentProgress
+                        if progress["numInputRows"]
                     ]
                     if len(took) >= LATENCY_BATCHES:
                         return float(statistics.median(took[-LATENCY_BATCHES // 2 :])) / 1000
@@ -167,8 +169,8 @@ class Side:
                 query.stop()
 
     def _stream(self, task: Task, **options: Any) -> Any:
-        given = {"startingOffsets": "earliest", "subscribe": task.topic, **options}
-        return self._on(self._spark.readStream, **given).load()
+        settings = {"startingOffsets": "earliest", "subscribe": task.topic, **options}
+        return self._on(self._spark.readStream, **settings).load()
 
     def _into_noop(self, frame: Any) -> float:
         begun = time.perf_counter()
@@ -213,8 +215,8 @@ Measure = Callable[[Task], float]
 def side_of(kind: str, servers: str, jars: str) -> Iterator[Measure]:
     """A side's process; yields what does a task once, in seconds."""
     command = [sys.executable, __file__, "--serve", kind, "--broker", servers, "--jars", jars]
-    with tempfile.TemporaryFile() as said:
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True)
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
         assert process.stdin is not None
         assert process.stdout is not None
         asked, answers = process.stdin, process.stdout
@@ -222,8 +224,8 @@ def side_of(kind: str, servers: str, jars: str) -> Iterator[Measure]:
         def answer() -> str:
             line = answers.readline()
             if not line:
-                said.seek(0)
-                raise SystemExit(f"{kind}: {said.read().decode(errors='replace')[-2000:]}")
+                errors.seek(0)
+                raise SystemExit(f"{kind}: {errors.read().decode(errors='replace')[-2000:]}")
             return line
 
         def measure(task: Task) -> float:
@@ -249,17 +251,18 @@ def compared(title: str, sides: dict[str, Callable[[], float]], records: int | N
             if abs(latest - last) <= WARM_WITHIN * last:
                 break
             last = latest
-    found: dict[str, list[float]] = {name: [] for name in sides}
+    figures: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(ROUNDS):
         for name, measure in sides.items():
             seconds = measure()
-            found[name].append(records / seconds if records else seconds * 1000)
-    medians = {name: statistics.median(each) for name, each in found.items()}
+            figures[name].append(records / seconds if records else seconds * 1000)
+    medians = {name: statistics.median(values) for name, values in figures.items()}
     unit = "records/s" if records else "ms"
     first, *others = medians.values()
     ratio = first / others[0] if others else None
     shown = ", ".join(
-        f"{name} {medians[name]:,.0f} {unit} ({min(each):,.0f}-{max(each):,.0f})" for name, each in found.items()
+        f"{name} {medians[name]:,.0f} {unit} ({min(values):,.0f}-{max(values):,.0f})"
+        for name, values in figures.items()
     )
     print(f"{title}: {shown}" + (f", ratio {ratio:.2f}" if ratio else ""), flush=True)
     return {"unit": unit, "medians": medians, "ratio": ratio}
@@ -274,11 +277,11 @@ class Bench:
         self._records = records
         self._filled: dict[tuple[int, int], str] = {}
 
-    def figures(self, wanted: list[str]) -> dict[str, object]:
-        found: dict[str, object] = {}
-        for name in wanted:
-            found |= getattr(self, f"_{name.replace('-', '_')}")()
-        return found
+    def figures(self, names: list[str]) -> dict[str, object]:
+        figures: dict[str, object] = {}
+        for name in names:
+            figures |= getattr(self, f"_{name.replace('-', '_')}")()
+        return figures
 
     def _topic(self, size: int, records: int) -> str:
         if (size, records) not in self._filled:
@@ -298,13 +301,13 @@ class Bench:
         return once
 
     def _read(self) -> dict[str, object]:
-        found: dict[str, object] = {}
+        figures: dict[str, object] = {}
         for size, records in ((100, self._records), (1000, self._records // 2)):
             for what in ("all_columns", "value_only"):
                 title = f"Spark batch read, {size} B, {what.replace('_', ' ')}"
                 task = Task(what, records, self._topic(size, records))
-                found[title] = compared(title, self._each(task), records)
-        return found
+                figures[title] = compared(title, self._each(task), records)
+        return figures
 
     def _write(self) -> dict[str, object]:
         title = "Spark batch write, 100 B"
@@ -353,17 +356,17 @@ def main() -> None:
     jars = "" if missing else subprocess.check_output([str(REFERENCE / "spark-connector-jars")], text=True).strip()
     if missing:
         print(f"Spark's own connector is left out: {missing}")
-    wanted = {
+    kinds = {
         name: kind
         for name, kind in SIDES.items()
         if arguments.only in (None, kind) and not (missing and kind == "kafka")
     }
     with ExitStack() as stack:
         servers = arguments.broker or stack.enter_context(ottla()).bootstrap_servers
-        sides = {name: stack.enter_context(side_of(kind, servers, jars)) for name, kind in wanted.items()}
-        found = Bench(servers, sides, arguments.records).figures(arguments.figures)
+        sides = {name: stack.enter_context(side_of(kind, servers, jars)) for name, kind in kinds.items()}
+        figures = Bench(servers, sides, arguments.records).figures(arguments.figures)
     names = [Path(jar).name for jar in jars.split(",") if "sql-kafka" in jar or "clients" in jar]
-    record({"spark": found, "connector": names})
+    record({"spark": figures, "connector": names})
 
 
 if __name__ == "__main__":

@@ -134,7 +134,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--megabytes", type=int, default=300)
     parser.add_argument("--only", choices=["produce", "consume", "handshakes", "idle"])
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ottla-tls-") as name, ExitStack() as stack:
         directory = Path(name)
         certificates(directory)
@@ -145,16 +145,18 @@ def main() -> None:
         else:
             print(f"without Apache Kafka: {missing}", file=sys.stderr)
         runs: dict[str, dict[str, list[float]]] = {side: {} for side in sides}
-        wanted = [given.only] if given.only else ["produce", "consume", "handshakes", "idle"]
+        rows = [options.only] if options.only else ["produce", "consume", "handshakes", "idle"]
         stored = {side: new_topic(pair[0]) for side, pair in sides.items()}
         for side, pair in sides.items():
-            if "consume" in wanted:
-                produce_megabytes(pair[0], given.megabytes, stored[side])
-        for number in range(given.rounds + 2):  # the first two warm up
+            if "consume" in rows:
+                produce_megabytes(pair[0], options.megabytes, stored[side])
+        for number in range(options.rounds + 2):  # the first two warm up
             for side, (plain, tls) in sides.items():
-                found = measured(wanted, plain, tls, stored[side], given.megabytes, is_last=number == given.rounds + 1)
+                figures = measured(
+                    rows, plain, tls, stored[side], options.megabytes, is_last=number == options.rounds + 1
+                )
                 if number >= 2:
-                    for figure, value in found.items():
+                    for figure, value in figures.items():
                         runs[side].setdefault(figure, []).append(value)
         medians = {
             side: {figure: statistics.median(values) for figure, values in figures.items()}
@@ -167,23 +169,23 @@ def main() -> None:
 
 
 def measured(
-    wanted: list[str], plain: Running, tls: Running, stored: str, megabytes: int, *, is_last: bool
+    rows: list[str], plain: Running, tls: Running, stored: str, megabytes: int, *, is_last: bool
 ) -> dict[str, float]:
     """One round of the wanted figures; idle connections only in the last one."""
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     for kind, broker in (("plain", plain), ("TLS", tls)):
-        if "produce" in wanted:
+        if "produce" in rows:
             rate, cpu = with_cpu(broker, megabytes, lambda: produce_megabytes(broker, megabytes))  # noqa: B023
-            found |= {f"{kind} produce MB/s": rate, f"{kind} produce CPU s/GB": cpu}
-        if "consume" in wanted:
+            figures |= {f"{kind} produce MB/s": rate, f"{kind} produce CPU s/GB": cpu}
+        if "consume" in rows:
             rate, cpu = with_cpu(broker, megabytes, lambda: consume_megabytes(broker, stored, megabytes))  # noqa: B023
-            found |= {f"{kind} consume MB/s": rate, f"{kind} consume CPU s/GB": cpu}
-    if "handshakes" in wanted:
+            figures |= {f"{kind} consume MB/s": rate, f"{kind} consume CPU s/GB": cpu}
+    if "handshakes" in rows:
         rate, cpu = handshakes_per_second(tls)
-        found |= {"handshakes/s": rate, "handshake CPU ms": cpu}
-    if "idle" in wanted and is_last:
-        found["idle KB/connection"] = idle_kilobytes(tls)
-    return found
+        figures |= {"handshakes/s": rate, "handshake CPU ms": cpu}
+    if "idle" in rows and is_last:
+        figures["idle KB/connection"] = idle_kilobytes(tls)
+    return figures
 
 
 if __name__ == "__main__":

