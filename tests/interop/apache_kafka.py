@@ -18,7 +18,7 @@ DUMPED: Final = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 
 
 def lacking(folder: str) -> str:
-    """What is not here of what a test needs; empty when it can run."""
+    """Return the missing prerequisite of a test, empty when it can run."""
     if shutil.which("java") is None:
         return "no java on the PATH"
     if not (CACHE / folder / ".complete").exists():
@@ -63,7 +63,7 @@ class ApacheKafka:
 
 
 def dumped(files: Iterable[Path]) -> str:
-    """What DumpLogSegments says about `files`, on both of its outputs."""
+    """Return the output of DumpLogSegments for `files`, both stdout and stderr."""
     command = [str(SCRIPT), "tool", "org.apache.kafka.tools.DumpLogSegments", "--deep-iteration", "--files"]
     done = subprocess.run(
         [*command, ",".join(map(str, files))], capture_output=True, text=True, timeout=110, check=False

@@ -19,7 +19,7 @@ def committed_messages(bootstrap: str, topic: str, partitions: int) -> list[list
         }
     )
     consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
-    found: list[list[Message]] = [[] for _ in range(partitions)]
+    messages: list[list[Message]] = [[] for _ in range(partitions)]
     ended = 0
     deadline = time.monotonic() + _WITHIN_S
     try:
@@ -33,14 +33,14 @@ def committed_messages(bootstrap: str, topic: str, partitions: int) -> list[list
             if message.error():
                 ended += 1
             else:
-                found[partition].append(message)
+                messages[partition].append(message)
     finally:
         consumer.close()
-    return found
+    return messages
 
 
 def offset(message: Message) -> int:
     """Return the offset of a message that was read."""
-    found = message.offset()
-    assert found is not None
-    return found
+    position = message.offset()
+    assert position is not None
+    return position

@@ -64,9 +64,9 @@ class Foreign:
 
 @pytest.fixture(scope="module")
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster | Foreign]:
-    given = request.config.getoption("--broker")
-    if given:
-        yield Foreign(given)
+    address = request.config.getoption("--broker")
+    if address:
+        yield Foreign(address)
         return
     own = Cluster(tmp_path_factory.mktemp("broker"))
     yield own

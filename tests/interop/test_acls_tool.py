@@ -64,10 +64,10 @@ def tool(authorized: Authorized, tmp_path: Path) -> Iterator[Tool]:  # noqa: F81
 
 def acls_of(broker: Authorized) -> set[Binding]:
     wire = broker.super_wire()
-    found = described(wire)
+    bindings = described(wire)
     wire.close()
-    assert len(found) == len(set(found))
-    return set(found)
+    assert len(bindings) == len(set(bindings))
+    return set(bindings)
 
 
 def allowed(resource_type: int, name: str, *operations: int, pattern: int = LITERAL) -> set[Binding]:

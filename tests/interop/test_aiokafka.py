@@ -57,8 +57,8 @@ async def take(consumers: list[AIOKafkaConsumer], until: Callable[[list[int]], b
     deadline = time.monotonic() + 45
     while not until(numbers):
         assert time.monotonic() < deadline, f"{len(numbers)} records came"
-        for each in consumers:
-            for records in (await each.getmany(timeout_ms=50)).values():
+        for member in consumers:
+            for records in (await member.getmany(timeout_ms=50)).values():
                 for record in records:
                     assert list(record.headers) == [("n", record.key[4:])]
                     numbers.append(int(record.value[6:]))
@@ -66,8 +66,8 @@ async def take(consumers: list[AIOKafkaConsumer], until: Callable[[list[int]], b
 
 
 async def positions(consumers: list[AIOKafkaConsumer]) -> int:
-    """How far the members have read, over all partitions."""
-    return sum([await each.position(part) for each in consumers for part in each.assignment()])
+    """Return the sum of the members' positions over all partitions."""
+    return sum([await member.position(part) for member in consumers for part in member.assignment()])
 
 
 def test_commit_restart_resume_with_every_compression(cluster: Cluster, topic: str, group: str) -> None:

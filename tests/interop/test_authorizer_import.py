@@ -120,10 +120,10 @@ class Directory:
     def acls(self) -> set[Binding]:
         """List all ACLs."""
         root = self.broker.super_wire()
-        found = described(root)
+        bindings = described(root)
         root.close()
-        assert len(found) == len(set(found))
-        return set(found)
+        assert len(bindings) == len(set(bindings))
+        return set(bindings)
 
     def check_logins(self, hidden_from_scram: int) -> None:
         """Log in by SCRAM and by the token; both have the rights of their users."""

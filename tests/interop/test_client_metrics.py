@@ -1,4 +1,4 @@
-"""A real client pushes its metrics once somebody has subscribed to them (KIP-714)."""
+"""A real client pushes its metrics once there is a subscription to them (KIP-714)."""
 
 import time
 import urllib.request
@@ -20,12 +20,12 @@ CLIENT_METRICS = 16
 
 
 def pushed(broker: EmbeddedBroker) -> dict[bytes, ClientMetrics]:
-    """What has come, once it is more than that a client is there."""
+    """Return the metrics by client, once a client has pushed some."""
     deadline = time.monotonic() + 60
     while True:
-        found = broker.client_metrics()
-        if any(each.otlp for each in found.values()):
-            return found
+        metrics = broker.client_metrics()
+        if any(client.otlp for client in metrics.values()):
+            return metrics
         assert time.monotonic() < deadline
         time.sleep(0.05)
 

@@ -76,14 +76,16 @@ class KafkaCluster:
     def is_whole(self) -> bool:
         """Return whether all replicas of every partition are in sync."""
         try:
-            found = self.admin.list_topics(timeout=10)
+            metadata = self.admin.list_topics(timeout=10)
         except confluent_kafka.KafkaException:
             return False
-        partitions = [each for topic in found.topics.values() for each in topic.partitions.values()]
-        return len(found.brokers) == NODES and all(len(each.isrs) == len(each.replicas) for each in partitions)
+        partitions = [partition for topic in metadata.topics.values() for partition in topic.partitions.values()]
+        return len(metadata.brokers) == NODES and all(
+            len(partition.isrs) == len(partition.replicas) for partition in partitions
+        )
 
     def answers(self, node: int) -> bool:
-        """Whether a node can be connected to."""
+        """Return whether a node can be connected to."""
         host, port = self.bootstrap.split(",")[node - 1].split(":")
         try:
             socket.create_connection((host, int(port)), 1).close()
@@ -244,7 +246,7 @@ class Reader(Worker):
         super().__init__(f"{client} {group}")
         self.client, self.topic = client, topic
         self.read: Counter[int] = Counter()
-        given = {
+        settings = {
             "bootstrap.servers": cluster.bootstrap,
             "group.id": group,
             "auto.offset.reset": "earliest",
@@ -252,20 +254,20 @@ class Reader(Worker):
             **configs,
         }
         self.consumer: Any = (
-            Consumer(given) if client == "ottla" else confluent_kafka.Consumer({**given, "log_level": 0})
+            Consumer(settings) if client == "ottla" else confluent_kafka.Consumer({**settings, "log_level": 0})
         )
 
     def work(self) -> None:
         self.consumer.subscribe([self.topic])
         committed = last = time.monotonic()
         while not self.stopping.is_set():
-            found = self.consumer.consume(500, 0.5)
-            for record in found:
+            records = self.consumer.consume(500, 0.5)
+            for record in records:
                 if self.client == "ottla":
                     self.read[int(record.value)] += 1
                 elif record.error() is None:
                     self.read[int(record.value())] += 1
-            if found:
+            if records:
                 self.noted(last)  # how long nothing came
                 last = time.monotonic()
             if time.monotonic() - committed > 1:
@@ -344,7 +346,7 @@ def values(cluster: KafkaCluster, topic: str, *, committed: bool) -> list[list[i
             "log_level": 0,
         }
     )
-    found = []
+    partitions = []
     for index in range(PARTITIONS):
         consumer.assign([confluent_kafka.TopicPartition(topic, index, 0)])
         numbers: list[int] = []
@@ -356,9 +358,9 @@ def values(cluster: KafkaCluster, topic: str, *, committed: bool) -> list[list[i
                 assert error.code() == confluent_kafka.KafkaError._PARTITION_EOF, error
                 break
             numbers.append(int(record.value() or b""))
-        found.append(numbers)
+        partitions.append(numbers)
     consumer.close()
-    return found
+    return partitions
 
 
 @pytest.fixture
@@ -404,8 +406,8 @@ def test_nothing_is_lost_or_doubled_while_nodes_fail(cluster: KafkaCluster, caps
     with capsys.disabled():
         print()  # noqa: T201
         for worker in (failures, *workers):
-            said = {"who": worker.name, **worker.figures, "longest_s": round(worker.longest, 1)}
-            print(json.dumps(said | ({"error": str(worker.error)} if worker.error else {})))  # noqa: T201
+            summary = {"who": worker.name, **worker.figures, "longest_s": round(worker.longest, 1)}
+            print(json.dumps(summary | ({"error": str(worker.error)} if worker.error else {})))  # noqa: T201
         print(json.dumps({"records never read": {name: len(missing) for name, missing in unread.items()}}))  # noqa: T201
         judged = {client: judge(cluster, plain[client], transactions[client]) for client in clients}
         for client, wrong in judged.items():
@@ -415,14 +417,16 @@ def test_nothing_is_lost_or_doubled_while_nodes_fail(cluster: KafkaCluster, caps
 
 
 def judge(cluster: KafkaCluster, writer: PlainWriter, transactions: TransactionWriter) -> dict[str, list[int]]:
-    """What is wrong with the records of a client: all lists are empty when nothing is."""
-    found = values(cluster, writer.topic, committed=False)
-    times = Counter(number for each in found for number in each)
-    visible = Counter(number for each in values(cluster, transactions.topic, committed=True) for number in each)
+    """Return the records that violate a guarantee, by kind of violation; all lists are empty if there are no violations."""
+    partitions = values(cluster, writer.topic, committed=False)
+    times = Counter(number for partition in partitions for number in partition)
+    visible = Counter(
+        number for partition in values(cluster, transactions.topic, committed=True) for number in partition
+    )
     return {
         "lost": sorted(writer.acknowledged - times.keys()),
         "doubled": sorted(number for number, count in times.items() if count > 1),
-        "out of order": [late for each in found for early, late in pairwise(each) if late < early],
+        "out of order": [late for partition in partitions for early, late in pairwise(partition) if late < early],
         "committed and not visible": sorted(transactions.committed - visible.keys()),
         "aborted and visible": sorted(transactions.aborted & visible.keys()),
         "visible twice": sorted(number for number, count in visible.items() if count > 1),

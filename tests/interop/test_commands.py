@@ -118,7 +118,7 @@ def normal(text: str) -> list[str]:
     a topic (the tool prints those of a hash map).
     """
     lines = [re.sub(r"\s+", " ", line).strip() for line in text.splitlines() if not line.startswith("SLF4J")]
-    lines = [re.sub(r"(?<=Configs: )\S+$", lambda found: ",".join(sorted(found[0].split(","))), line) for line in lines]
+    lines = [re.sub(r"(?<=Configs: )\S+$", lambda match: ",".join(sorted(match[0].split(","))), line) for line in lines]
     return sorted(line for line in lines if line)
 
 
@@ -213,7 +213,7 @@ def test_cluster(scene: Scene, words: str) -> None:
 
 
 def test_versions_of_apis(scene: Scene) -> None:
-    """Which versions a client would use depends on the client; Kafka's tool also names what the broker does not serve."""
+    """The versions that a client would use depend on it; Kafka's tool also names APIs that the broker does not serve."""
     where = ["--bootstrap-server", scene.bootstrap_servers]
 
     def served(text: str) -> list[str]:
@@ -259,9 +259,9 @@ def test_records_are_deleted(scene: Scene) -> None:
     ],
 )
 def test_dumps(scene: Scene, files: str, words: str) -> None:
-    found = sorted(path for path in scene.data.glob(files) if path.stat().st_size)
-    assert found
-    asked = ["--files", ",".join(map(str, found)), *words.split()]
+    segments = sorted(path for path in scene.data.glob(files) if path.stat().st_size)
+    assert segments
+    asked = ["--files", ",".join(map(str, segments)), *words.split()]
     theirs = kafka(f"{TOOLS}.DumpLogSegments", asked)
     assert normal(ottla(["dump-log", *asked])) == normal(theirs)
 
@@ -278,8 +278,8 @@ def stored(command: list[str], folder: Path) -> tuple[int, list[str]]:
     assert "Traceback" not in done.stderr, done.stderr
     lines = [line for line in [*done.stdout.splitlines(), *done.stderr.splitlines()] if line]
     kept = [line for line in lines if not re.match(r"SLF4J|\s+at |Bootstrap metadata", line)]
-    said = r"^ottla: |^Exception in thread \S+ [\w.]+: |directory\.id=[\w-]+, "
-    return done.returncode, [re.sub(said, "", line) for line in kept]
+    varying = r"^ottla: |^Exception in thread \S+ [\w.]+: |directory\.id=[\w-]+, "
+    return done.returncode, [re.sub(varying, "", line) for line in kept]
 
 
 def test_storage(scene: Scene) -> None:
@@ -302,7 +302,7 @@ def test_storage(scene: Scene) -> None:
         assert ours == theirs
         return ours
 
-    def each(name: str) -> Iterator[Path]:
+    def paths(name: str) -> Iterator[Path]:
         return (folder / name for folder in sides)
 
     info = ["info", "-c", "server.properties"]
@@ -313,17 +313,17 @@ def test_storage(scene: Scene) -> None:
     assert same(*FORMAT)[0] == 1
     assert same(*FORMAT, "-g") == (0, ["All of the log directories are already formatted."])
     assert same(*FORMAT[:-1], "odd", "-g")[0] == 1
-    for directory in each("a"):
+    for directory in paths("a"):
         (directory / "meta.properties").unlink()
     assert same(*info)[0] == 1
     assert same(*FORMAT, "--ignore-formatted", "--release-version", "4.0-IV3")[0] == 0
-    for file in each("a/meta.properties"):
+    for file in paths("a/meta.properties"):
         file.write_text(file.read_text(encoding="utf-8").replace("node.id=1", "node.id=2"), encoding="utf-8")
     assert same(*info)[0] == same(*FORMAT, "-g")[0] == 1
-    for file in each("a/meta.properties"):
+    for file in paths("a/meta.properties"):
         file.write_text(file.read_text(encoding="utf-8").replace("cluster.id=M", "cluster.id=N"), encoding="utf-8")
     assert same(*info)[0] == same(*FORMAT, "-g")[0] == 1
-    for directory in each("a"):
+    for directory in paths("a"):
         (directory / "meta.properties").unlink()
         for left in directory.iterdir():
             left.unlink()
@@ -344,7 +344,7 @@ PARTS = ("timestamp", "partition", "offset", "delivery", "headers", "key", "valu
 
 
 def output(command: list[str], stdin: str = "") -> str:
-    """What a tool prints, on both of its outputs: Kafka's are not of one mind where warnings go."""
+    """Return the output of a tool, both stdout and stderr: Kafka's tools do not agree on where warnings go."""
     done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=100, check=False)
     assert "Traceback" not in done.stderr, done.stderr
     lines = [
@@ -356,7 +356,7 @@ def output(command: list[str], stdin: str = "") -> str:
 
 
 def both(tool: str, command: str, words: list[str], scene: Scene, stdin: str = "") -> tuple[str, str]:
-    """What Kafka's tool and Ottla's command say."""
+    """Return the output of Kafka's tool and of Ottla's command."""
     where = ["--bootstrap-server", scene.bootstrap_servers]
     theirs = output([str(SCRIPT), "tool", tool, *where, *words], stdin=stdin)
     return theirs, output([sys.executable, "-m", "ottla", command, *where, *words], stdin=stdin)
@@ -494,14 +494,14 @@ def test_formatters_and_what_they_cannot_read(scene: Scene) -> None:
     for bad in broken:
         topic = fresh(scene)
         with Producer(bootstrap_servers=scene.bootstrap_servers) as producer:
-            for each, value in [*records, bad, (key, None)]:
-                producer.produce(topic, value, each, 0)
+            for record_key, value in [*records, bad, (key, None)]:
+                producer.produce(topic, value, record_key, 0)
         words = ["--topic", topic, "--partition", "0", "--offset", "earliest", "--timeout-ms", "1500"]
         words += ["--formatter", "org.apache.kafka.tools.consumer.OffsetsMessageFormatter"]
         for more in ([], ["--skip-message-on-error"]):
             theirs, ours = both(CONSOLE_CONSUMER, "console-consumer", [*words, *more], scene)
-            told = [line for line in ours.splitlines() if not line.startswith("ottla: the record ")]
-            assert "".join(told) == theirs.replace("\n", ""), bad
+            lines = [line for line in ours.splitlines() if not line.startswith("ottla: the record ")]
+            assert "".join(lines) == theirs.replace("\n", ""), bad
 
 
 @pytest.mark.parametrize(
@@ -523,21 +523,21 @@ def test_formatters_and_what_they_cannot_read(scene: Scene) -> None:
 )
 def test_console_producer(scene: Scene, words: list[str], lines: str) -> None:
     """The same lines are the same records."""
-    found, said = [], []
+    records_read, outputs = [], []
     for command in (
         [str(SCRIPT), "tool", f"{TOOLS}.ConsoleProducer"],
         [sys.executable, "-m", "ottla", "console-producer"],
     ):
         topic = fresh(scene)
         where = ["--bootstrap-server", scene.bootstrap_servers, "--topic", topic]
-        said.append(normal(output([*command, *where, *words], stdin=lines)))
+        outputs.append(normal(output([*command, *where, *words], stdin=lines)))
         with ottla_client.Consumer(bootstrap_servers=scene.bootstrap_servers, auto_offset_reset="earliest") as consumer:
             consumer.assign([TopicPartition(topic, 0)])
             records = consumer.consume(4, timeout=0.5)
             records += consumer.consume(4, timeout=0.5)
-        found.append([(each.key, each.value, each.headers) for each in records])
-    assert found[0] == found[1] != []
-    assert said[1] == said[0]
+        records_read.append([(record.key, record.value, record.headers) for record in records])
+    assert records_read[0] == records_read[1] != []
+    assert outputs[1] == outputs[0]
 
 
 @pytest.mark.parametrize(
@@ -592,12 +592,12 @@ def test_console_share_consumer(scene: Scene, words: list[str]) -> None:
 
 def figures(text: str) -> list[str]:
     """Lines without their numbers; how often one of the same form comes is a matter of pace."""
-    found = []
+    forms = []
     for line in text.splitlines():
-        told = re.sub(r"\d+(\.\d+)?(E-?\d+)?", "N", re.sub(r"\b50th|95th|99th|99\.9th|\bt-[0-9a-f]{8}\b", "", line))
-        if told not in found:
-            found.append(told)
-    return found
+        form = re.sub(r"\d+(\.\d+)?(E-?\d+)?", "N", re.sub(r"\b50th|95th|99th|99\.9th|\bt-[0-9a-f]{8}\b", "", line))
+        if form not in forms:
+            forms.append(form)
+    return forms
 
 
 def without_metrics(text: str) -> str:
@@ -677,17 +677,17 @@ def test_latency(scene: Scene) -> None:
 
 def events(text: str) -> list[dict[str, Any]]:
     """Events of a verifiable client, without times and paces; the order of their fields is that of the text."""
-    found = []
+    normalized = []
     for line in text.splitlines():
-        each = json.loads(line)
-        assert next(iter(each)) == "timestamp", line
-        each = {name: value for name, value in each.items() if name not in ("timestamp", "avg_throughput", "message")}
-        each["fields"] = list(json.loads(line))
-        for part in each.get("partitions", []):
+        event = json.loads(line)
+        assert next(iter(event)) == "timestamp", line
+        event = {name: value for name, value in event.items() if name not in ("timestamp", "avg_throughput", "message")}
+        event["fields"] = list(json.loads(line))
+        for part in event.get("partitions", []):
             if "offsets" in part:
                 part["offsets"].sort()
-        found.append(each)
-    return found
+        normalized.append(event)
+    return normalized
 
 
 def test_verifiable_producer(scene: Scene) -> None:
@@ -774,8 +774,8 @@ def test_verifiable_clients_are_told_to_stop(scene: Scene, tool: str) -> None:
             while f'"name":"{begun}"' not in process.stdout.readline():
                 assert process.poll() is None
             process.terminate()
-            said, _ = process.communicate(timeout=60)
-        endings.append([(each["name"], each["fields"]) for each in events(said)[-count:]])
+            rest, _ = process.communicate(timeout=60)
+        endings.append([(event["name"], event["fields"]) for event in events(rest)[-count:]])
     assert endings[1] == endings[0]
 
 
@@ -804,8 +804,8 @@ def test_dumps_of_older_formats(scene: Scene, magic: int, words: str) -> None:
     asked = ["--files", f"{log},{broken}", *words.split()]
     theirs = output([str(SCRIPT), "tool", f"{TOOLS}.DumpLogSegments", *asked])
     ours = output([sys.executable, "-m", "ottla", "dump-log", *asked])
-    told = [line for line in ours.splitlines() if not line.startswith("ottla: ")]  # what is wrong, in one line
-    assert normal("\n".join(told)) == normal(theirs)
+    lines = [line for line in ours.splitlines() if not line.startswith("ottla: ")]  # what is wrong, in one line
+    assert normal("\n".join(lines)) == normal(theirs)
 
 
 def test_dumps_of_remote_segments(scene: Scene) -> None:
@@ -833,7 +833,7 @@ def test_dumps_of_remote_segments(scene: Scene) -> None:
         ),
         remote.RemoteLogSegmentMetadataSnapshotRecord(segment_id=bytes(range(1, 17)), **body),
     ]
-    values = [encode(each, 0, bytes([1, each.API, 0])) for each in messages]
+    values = [encode(message, 0, bytes([1, message.API, 0])) for message in messages]
     log = scene.folder / f"{0:020}.log"
     log.write_bytes(build([Record(number, 1000, None, value) for number, value in enumerate(values)]))
     asked = ["--files", str(log), "--remote-log-metadata-decoder"]

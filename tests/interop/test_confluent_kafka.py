@@ -54,8 +54,8 @@ def take(consumers: list[Consumer], until: Callable[[list[int]], bool]) -> list[
     deadline = time.monotonic() + 45
     while not until(numbers):
         assert time.monotonic() < deadline, f"{len(numbers)} records came"
-        for each in consumers:
-            for message in each.consume(100, timeout=0.05):
+        for member in consumers:
+            for message in member.consume(100, timeout=0.05):
                 error, key, value = message.error(), message.key(), message.value()
                 assert error is None or error.retriable() or error.code() == KafkaError._ALL_BROKERS_DOWN, error
                 if error is None:
@@ -67,12 +67,12 @@ def take(consumers: list[Consumer], until: Callable[[list[int]], bool]) -> list[
 
 
 def positions(consumers: list[Consumer]) -> int:
-    """How far the members have read, over all partitions."""
-    return sum(max(0, part.offset) for each in consumers for part in each.position(each.assignment()))
+    """Return the sum of the members' positions over all partitions."""
+    return sum(max(0, part.offset) for member in consumers for part in member.position(member.assignment()))
 
 
 def assigned(*consumers: Consumer) -> list[int]:
-    return [len(each.assignment()) for each in consumers]
+    return [len(member.assignment()) for member in consumers]
 
 
 def test_commit_restart_resume_with_every_compression(cluster: Cluster, topic: str, group: str) -> None:
@@ -97,8 +97,8 @@ def test_two_members_share_a_topic_and_one_takes_over(cluster: Cluster, topic: s
     both = [one, two]
     numbers = take(both, lambda _: assigned(one, two) == [2, 2] and positions(both) == RECORDS)
     assert set(numbers) == set(range(RECORDS))
-    for each in both:
-        each.commit(asynchronous=False)
+    for member in both:
+        member.commit(asynchronous=False)
     two.close()
     assert take([one], lambda _: assigned(one) == [PARTITIONS]) == []
     cluster.restart()
@@ -106,5 +106,5 @@ def test_two_members_share_a_topic_and_one_takes_over(cluster: Cluster, topic: s
     assert sorted(take([one], lambda got: len(got) >= RECORDS)) == list(range(RECORDS, 2 * RECORDS))
     one.commit(asynchronous=False)
     committed = one.committed([TopicPartition(topic, index) for index in range(PARTITIONS)], timeout=10)
-    assert sum(each.offset for each in committed) == 2 * RECORDS
+    assert sum(partition.offset for partition in committed) == 2 * RECORDS
     one.close()

@@ -77,7 +77,7 @@ class Worker:
         pytest.fail(f"{refused}; {self._said.read_text(encoding='utf-8')[-3000:]}")
 
     def runs(self, connector: str) -> bool:
-        """Whether the connector and its task run."""
+        """Return whether the connector and its task run."""
         status = self.ask("GET", f"/connectors/{connector}/status")
         return [status["connector"]["state"], *(task["state"] for task in status["tasks"])] == ["RUNNING", "RUNNING"]
 
@@ -99,10 +99,10 @@ def working(command: list[str], properties: Path, port: int) -> Iterator[Worker]
 
 
 def protocol_type(bootstrap: str, group: str) -> str:
-    """What ListGroups says."""
+    """Return the protocol type of a group according to ListGroups."""
     admin = KafkaAdminClient(bootstrap_servers=bootstrap)
     try:
-        return next(str(each["protocol_type"]) for each in admin.list_groups() if each["group_id"] == group)
+        return next(str(row["protocol_type"]) for row in admin.list_groups() if row["group_id"] == group)
     finally:
         admin.close()
 

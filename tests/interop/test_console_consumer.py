@@ -15,19 +15,19 @@ pytestmark = pytest.mark.timeout(240)
 
 
 def formatted(bootstrap: str, topic: str, formatter: str) -> list[dict[str, Any]]:
-    """What the console consumer prints of an internal topic, from its beginning: one object for each record that the
+    """Read an internal topic with the console consumer, from its beginning: one object for each record that the
     formatter takes for its own."""
     command = [str(SCRIPT), "tool", "org.apache.kafka.tools.consumer.ConsoleConsumer"]
     command += ["--bootstrap-server", bootstrap, "--topic", topic, "--from-beginning", "--timeout-ms", "6000"]
     command += ["--formatter", f"org.apache.kafka.tools.consumer.{formatter}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
-    found, rest, decoder = [], done.stdout, json.JSONDecoder()
+    records, rest, decoder = [], done.stdout, json.JSONDecoder()
     while rest.startswith("{"):
         one, end = decoder.raw_decode(rest)
-        found.append(one)
+        records.append(one)
         rest = rest[end:].lstrip()
     assert "Processed a total of" in rest + done.stderr, done.stdout[-1000:] + done.stderr[-1000:]
-    return found
+    return records
 
 
 @pytest.fixture(autouse=True)
@@ -44,18 +44,18 @@ def test_offsets_and_groups(cluster: Cluster, topic: str, group: str) -> None:
     reached = {part.partition: part.offset for part in member.position(member.assignment())}
 
     keys = [{"group": group, "topic": topic, "partition": number} for number in range(PARTITIONS)]
-    told = formatted(cluster.bootstrap, "__consumer_offsets", "OffsetsMessageFormatter")
-    mine = {each["key"]["data"]["partition"]: each for each in told if each["key"]["data"]["group"] == group}
+    records = formatted(cluster.bootstrap, "__consumer_offsets", "OffsetsMessageFormatter")
+    mine = {record["key"]["data"]["partition"]: record for record in records if record["key"]["data"]["group"] == group}
     assert [mine[number]["key"] for number in range(PARTITIONS)] == [{"type": 1, "data": key} for key in keys]
-    assert {each["value"]["version"] for each in mine.values()} == {4}
-    assert {number: each["value"]["data"]["offset"] for number, each in mine.items()} == reached
+    assert {record["value"]["version"] for record in mine.values()} == {4}
+    assert {number: record["value"]["data"]["offset"] for number, record in mine.items()} == reached
 
-    told = formatted(cluster.bootstrap, "__consumer_offsets", "GroupMetadataMessageFormatter")
-    groups = [each for each in told if each["key"] == {"type": 2, "data": {"group": group}}]
+    records = formatted(cluster.bootstrap, "__consumer_offsets", "GroupMetadataMessageFormatter")
+    groups = [record for record in records if record["key"] == {"type": 2, "data": {"group": group}}]
     newest = groups[-1]["value"]["data"]
     member_id = newest["leader"]
     assert (newest["protocolType"], newest["protocol"]) == ("consumer", "range")
-    assert [(each["memberId"], each["clientId"]) for each in newest["members"]] == [(member_id, "rdkafka")]
+    assert [(entry["memberId"], entry["clientId"]) for entry in newest["members"]] == [(member_id, "rdkafka")]
     member.close()
 
 
@@ -73,10 +73,10 @@ def test_transactions(cluster: Cluster, topic: str, group: str) -> None:
     assert [part.offset for part in committed] == [5]
     reader.close()
 
-    told = formatted(cluster.bootstrap, "__transaction_state", "TransactionLogMessageFormatter")
-    mine = [each for each in told if each["key"] == {"type": 0, "data": {"transactionalId": name}}]
-    states = [each["value"]["data"]["transactionStatus"] for each in mine]
+    records = formatted(cluster.bootstrap, "__transaction_state", "TransactionLogMessageFormatter")
+    mine = [record for record in records if record["key"] == {"type": 0, "data": {"transactionalId": name}}]
+    states = [record["value"]["data"]["transactionStatus"] for record in mine]
     assert sorted(set(states)) == [0, 1, 2, 4]  # empty, ongoing, prepared to commit, committed
     assert states == sorted(states)
-    topics = [each["topic"] for each in mine[states.index(2)]["value"]["data"]["transactionPartitions"]]
+    topics = [entry["topic"] for entry in mine[states.index(2)]["value"]["data"]["transactionPartitions"]]
     assert sorted(topics) == ["__consumer_offsets", topic]

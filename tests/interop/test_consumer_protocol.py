@@ -36,7 +36,7 @@ def consumer(bootstrap: str, group: str, *topics: str, **config: object) -> Cons
 
 
 def shares(members: list[Consumer]) -> list[list[tuple[str, int]]]:
-    return [sorted((part.topic, part.partition) for part in each.assignment()) for each in members]
+    return [sorted((part.topic, part.partition) for part in member.assignment()) for member in members]
 
 
 def poll(members: list[Consumer], until: Callable[[list[list[tuple[str, int]]], list[int]], bool]) -> list[int]:
@@ -45,8 +45,8 @@ def poll(members: list[Consumer], until: Callable[[list[list[tuple[str, int]]], 
     deadline = time.monotonic() + SECONDS
     while not until(shares(members), numbers):
         assert time.monotonic() < deadline, (shares(members), len(numbers))
-        for each in members:
-            for message in each.consume(100, timeout=0.05):
+        for member in members:
+            for message in member.consume(100, timeout=0.05):
                 error, value = message.error(), message.value()
                 assert error is None or error.retriable() or error.code() == KafkaError._ALL_BROKERS_DOWN, error
                 if error is None and value is not None:
@@ -55,19 +55,19 @@ def poll(members: list[Consumer], until: Callable[[list[list[tuple[str, int]]], 
 
 
 def dealt(sizes: list[int], topic: str) -> Callable[[list[list[tuple[str, int]]], list[int]], bool]:
-    """Whether the members have so many partitions each, and together each of the topic's once."""
+    """Return a condition: the members have so many partitions each, and together each of the topic's once."""
 
-    def is_so(found: list[list[tuple[str, int]]], _: list[int]) -> bool:
-        everything = sorted(part for share in found for part in share)
+    def is_so(assignments: list[list[tuple[str, int]]], _: list[int]) -> bool:
+        everything = sorted(part for share in assignments for part in share)
         whole = [(topic, number) for number in range(PARTITIONS)]
-        return everything == whole and sorted(len(share) for share in found) == sorted(sizes)
+        return everything == whole and sorted(len(share) for share in assignments) == sorted(sizes)
 
     return is_so
 
 
 def close(members: list[Consumer]) -> None:
-    for each in members:
-        each.close()
+    for member in members:
+        member.close()
 
 
 def test_members_come_and_go(cluster: Cluster, topic: str, group: str) -> None:
@@ -96,10 +96,10 @@ def test_a_group_outlives_its_broker(cluster: Cluster, topic: str, group: str) -
     produce(cluster.bootstrap, topic, range(RECORDS))
     members = [consumer(cluster.bootstrap, group, topic) for _ in range(2)]
     are_dealt = dealt([2, 2], topic)
-    numbers = poll(members, lambda found, got: are_dealt(found, got) and positions(members) == RECORDS)
+    numbers = poll(members, lambda assignments, got: are_dealt(assignments, got) and positions(members) == RECORDS)
     assert set(numbers) == set(range(RECORDS))
-    for each in members:
-        each.commit(asynchronous=False)
+    for member in members:
+        member.commit(asynchronous=False)
     before = shares(members)
     cluster.restart()
     produce(cluster.bootstrap, topic, range(RECORDS, 2 * RECORDS))
@@ -126,15 +126,15 @@ def test_a_regular_expression(cluster: Cluster, topic: str, group: str) -> None:
     one, two = f"{topic}-one", f"{topic}-two"
     create(cluster.bootstrap, one)
     member = consumer(cluster.bootstrap, group, f"^{topic}-.*")
-    poll([member], lambda found, _: len(found[0]) == PARTITIONS)
+    poll([member], lambda assignments, _: len(assignments[0]) == PARTITIONS)
     create(cluster.bootstrap, two)  # the broker looks for new topics every ten seconds at most
-    poll([member], lambda found, _: len(found[0]) == 2 * PARTITIONS)
+    poll([member], lambda assignments, _: len(assignments[0]) == 2 * PARTITIONS)
     assert {name for name, _ in shares([member])[0]} == {one, two}
     member.close()
 
 
 def _child(bootstrap: str, group: str, topic: str) -> None:
-    """What the member does that is going to be killed: it says on its output what it has."""
+    """The program of the member that is going to be killed: it prints its number of partitions."""
     member = consumer(bootstrap, group, topic)
     while True:
         member.poll(0.1)
@@ -151,7 +151,7 @@ def test_a_member_that_is_killed_is_missed_after_its_session(cluster: Cluster, t
     child = Popen([sys.executable, "-c", code], stdout=PIPE, text=True)
     assert child.stdout is not None
     try:
-        poll([survivor], lambda found, _: len(found[0]) == 2)
+        poll([survivor], lambda assignments, _: len(assignments[0]) == 2)
         deadline = time.monotonic() + SECONDS
         while child.stdout.readline().strip() != "2":
             assert time.monotonic() < deadline
@@ -184,7 +184,7 @@ def test_a_group_goes_over_and_back_while_it_reads(cluster: Cluster, topic: str,
         numbers = poll(members, lambda _, numbers: len(numbers) >= RECORDS)
         assert sorted(numbers) == list(range(position, position + RECORDS))
         position += RECORDS
-        for each in members:
-            each.commit(asynchronous=False)
+        for member in members:
+            member.commit(asynchronous=False)
         assert positions(members) == position
     close(members)

@@ -82,8 +82,8 @@ def location(storage: Mapping[str, str]) -> str:
 
 def options(location: str, storage: Mapping[str, str], **more: str) -> TableOptions:
     """As in Spark's options, whose names have no upper case."""
-    given = {f"storage.{name}": value for name, value in storage.items()}
-    return table_options({"path": location, **given, **more}, stream=True)
+    prefixed = {f"storage.{name}": value for name, value in storage.items()}
+    return table_options({"path": location, **prefixed, **more}, stream=True)
 
 
 def read_ids(location: str, storage: Mapping[str, str]) -> list[int]:

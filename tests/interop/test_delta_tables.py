@@ -67,7 +67,7 @@ def random_rows(dice: random.Random, first: int, count: int, zero: float) -> pa.
 
 def conditions(dice: random.Random, rows: pa.Table) -> list[str]:
     """Conditions around values of the rows, in the SQL of both engines."""
-    found = []
+    expressions = []
     literals = {
         "id": "{}",
         "day": "DATE '{}'",
@@ -82,11 +82,18 @@ def conditions(dice: random.Random, rows: pa.Table) -> list[str]:
         for _ in range(4):
             value = dice.choice([value for value in rows[name].to_pylist() if value is not None])
             text = value.replace(tzinfo=None) if isinstance(value, datetime) else value
-            found += [f"{name} {sign} {literal.format(text)}" for sign in ("=", "<", ">=")]
-    found += [f"number {sign} {value}" for sign in ("<", ">", ">=") for value in (-8.5, 0, 8.5)]
-    found += ["number = CAST('NaN' AS DOUBLE)", "number > 1e300", "part.n < 3", "part.n > 97", "part.n IS NULL", "flag"]
-    found += [f"{name} IS {word}" for name in rows.column_names for word in ("NULL", "NOT NULL")]
-    return found
+            expressions += [f"{name} {sign} {literal.format(text)}" for sign in ("=", "<", ">=")]
+    expressions += [f"number {sign} {value}" for sign in ("<", ">", ">=") for value in (-8.5, 0, 8.5)]
+    expressions += [
+        "number = CAST('NaN' AS DOUBLE)",
+        "number > 1e300",
+        "part.n < 3",
+        "part.n > 97",
+        "part.n IS NULL",
+        "flag",
+    ]
+    expressions += [f"{name} IS {word}" for name in rows.column_names for word in ("NULL", "NOT NULL")]
+    return expressions
 
 
 @pytest.mark.usefixtures("readers")

@@ -70,25 +70,25 @@ def segments(data: Path, topic: str) -> list[Path]:
     return sorted((data / f"{topic}-0").glob("*.log"))
 
 
-def complaints(said: str) -> list[str]:
-    """What is wrong, without the one thing that the tool finds wrong in Apache Kafka's own files too: when the newest batch
+def complaints(output: str) -> list[str]:
+    """Return the complaints, without the one that the tool has about Apache Kafka's own files too: when the newest batch
     of a segment was emptied by compaction and kept for its producer, the time index names it, and it holds no record."""
-    lines = said.splitlines()
-    found = [line for line in lines if any(word in line.lower() for word in COMPLAINTS)]
+    lines = output.splitlines()
+    matches = [line for line in lines if any(word in line.lower() for word in COMPLAINTS)]
     wrong = {line for line in lines if "log timestamp: " in line and not line.endswith("log timestamp: -1")}
     if not wrong:
-        found = [line for line in found if not line.startswith("Found timestamp mismatch in ")]
-    return found + sorted(wrong)
+        matches = [line for line in matches if not line.startswith("Found timestamp mismatch in ")]
+    return matches + sorted(wrong)
 
 
 def assert_readable(data: Path, topics: list[str]) -> None:
     for topic in topics:
         files = [path for path in sorted((data / f"{topic}-0").iterdir()) if path.suffix in DUMPED]
         assert {path.suffix for path in files} >= {".log", ".index", ".timeindex"}
-        said = dumped(files)
-        assert complaints(said) == [], topic
+        output = dumped(files)
+        assert complaints(output) == [], topic
         for path in files:
-            assert f"Dumping {path}" in said
+            assert f"Dumping {path}" in output
 
 
 def test_every_file_is_read_without_a_complaint(tmp_path: Path, request: pytest.FixtureRequest) -> None:

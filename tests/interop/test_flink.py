@@ -59,7 +59,7 @@ def committed(bootstrap: str, group: str, topic: str) -> int:
     """Return the sum of the offsets of a topic that a group has committed."""
     with ottla.Admin(bootstrap_servers=bootstrap) as admin:
         offsets = admin.list_consumer_group_offsets([group])[group]
-        return sum(found.offset for place, found in offsets.items() if place.topic == topic)
+        return sum(entry.offset for place, entry in offsets.items() if place.topic == topic)
 
 
 @pytest.mark.parametrize("naming", ["INCREMENTING", "POOLING"])
@@ -74,7 +74,9 @@ def test_a_job_that_dies_copies_every_record_once(
     command = [*flink, cluster.bootstrap, topic, copy, group, naming, str(tmp_path / "checkpoints")]
 
     def copied() -> list[bytes]:
-        messages = (each for partition in committed_messages(cluster.bootstrap, copy, PARTITIONS) for each in partition)
+        messages = (
+            message for partition in committed_messages(cluster.bootstrap, copy, PARTITIONS) for message in partition
+        )
         return [value for message in messages if (value := message.value()) is not None]
 
     def wait_for_copies(process: subprocess.Popen[bytes], count: int) -> None:

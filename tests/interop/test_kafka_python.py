@@ -37,8 +37,8 @@ def produce(bootstrap: str, topic: str, numbers: range, codec: str = "none") -> 
         producer.send(topic, b"value %d" % number, key=b"key %d" % number, headers=[("n", b"%d" % number)])
         for number in numbers
     ]
-    for each in sent:
-        each.get(timeout=30)
+    for future in sent:
+        future.get(timeout=30)
     producer.close()
 
 
@@ -107,10 +107,10 @@ def _nobody_stays(cluster: Cluster, sockets_of_kafka_python: None) -> Iterator[N
 
 
 def numbers_of(consumer: KafkaConsumer) -> list[int]:
-    """What one poll gives.
+    """Poll once; return the numbers of the records.
 
     A poll that ends between the answers to JoinGroup and to SyncGroup may lose an assignment for good (kafka-python
-    3.0.12: `need_rejoin` compares snapshots that are already those of the unfinished join, so that nobody asks for its
+    3.0.12: `need_rejoin` compares snapshots that are already those of the unfinished join, so that no call asks for its
     result, and the heartbeat stays off until the session ends). Without partitions we therefore wait a long time.
     """
     numbers = []

@@ -112,20 +112,20 @@ class Load:
 
     # -- checks, after the end of the producers --
 
-    def check_produced(self, found: list[list[Row]]) -> None:
+    def check_produced(self, contents: list[list[Row]]) -> None:
         """Compare the topic with the records that were acknowledged to the producer."""
         sent = self.producer.named("producer_send_success")
         for index, acknowledged in rows(sent).items():
-            by_offset = dict(found[index])
+            by_offset = dict(contents[index])
             lost = [offset for offset, value in acknowledged if by_offset.get(offset) != value.encode()]
             assert not lost, f"{TOPIC}-{index}: acknowledged records are lost at {lost[:10]}"
-        values = [[int(value) for _, value in part] for part in found]
+        values = [[int(value) for _, value in part] for part in contents]
         assert all(part == sorted(part) for part in values), "another order"
         assert sorted(value for part in values for value in part) == list(range(len(sent))), "duplicates"
 
-    def check_group(self, found: list[list[Row]]) -> None:
+    def check_group(self, contents: list[list[Row]]) -> None:
         """Compare what the group has read with the topic, and its offsets with those that were committed."""
-        expected = {(index, offset, value.decode()) for index, part in enumerate(found) for offset, value in part}
+        expected = {(index, offset, value.decode()) for index, part in enumerate(contents) for offset, value in part}
         assert self.seen_by_group() == expected
         with closing(Consumer({"bootstrap.servers": self._servers, "group.id": GROUP})) as consumer:
             places = [TopicPartition(TOPIC, index) for index in range(PARTITIONS)]
@@ -138,7 +138,7 @@ class Load:
             lost = {index: (offset, offsets[index]) for index, offset in last.items() if offsets[index] < offset}
             assert not lost, f"committed offsets are lost: {lost}"
 
-    def check_shares(self, found: list[list[Row]]) -> None:
+    def check_shares(self, contents: list[list[Row]]) -> None:
         """Compare what was delivered to the share group with the topic: all of it, and nothing again after it was accepted."""
         accepted: set[tuple[int, int]] = set()
         for event in self.worker.events:
@@ -147,7 +147,7 @@ class Load:
                 assert place not in accepted, f"{place} is delivered again after it was accepted"
             elif event["name"] == "offsets_acknowledged" and event["success"]:
                 accepted |= {(row["partition"], offset) for row in event["partitions"] for offset in row["offsets"]}
-        assert self.delivered() == {(index, offset) for index, part in enumerate(found) for offset, _ in part}
+        assert self.delivered() == {(index, offset) for index, part in enumerate(contents) for offset, _ in part}
 
 
 @pytest.fixture
@@ -186,16 +186,16 @@ def test_nothing_acknowledged_to_java_clients_is_lost_while_brokers_are_killed(
             count = len(load.producer.named("producer_send_success"))
             assert load.send_errors() == []
             assert load.outcomes
-            found = read(servers, TOPIC)
-            load.check_produced(found)
+            contents = read(servers, TOPIC)
+            load.check_produced(contents)
             wait_until(lambda: len(load.seen_by_group()) >= count, 120)
             # All need not be accepted as far as the client knows: an acknowledgement may be kept whose response was lost.
             wait_until(lambda: len(load.delivered()) >= count, 120)
             wait_until(load.has_one_owner_each, 60)
             for process in (*load.readers, load.worker):
                 process.end()
-            load.check_group(found)
-            load.check_shares(found)
+            load.check_group(contents)
+            load.check_shares(contents)
             check_transactions(LEDGER, read(servers, LEDGER, committed=True), load.outcomes)
         sys.stdout.write(
             f"{cluster.kills} kills and {len(cluster.faults)} faults in {time.monotonic() - begun:.0f} s "

@@ -104,7 +104,7 @@ def committed_records(bootstrap: str, topic: str) -> list[list[tuple[int, tuple[
 
 
 def contents(partitions: list[list[tuple[int, tuple[object, ...]]]]) -> list[list[tuple[object, ...]]]:
-    return [[each for _, each in partition] for partition in partitions]
+    return [[values for _, values in partition] for partition in partitions]
 
 
 @contextmanager
@@ -180,16 +180,16 @@ def check_mirroring(command: list[str], properties: Path, here: str, there: str)
             for number, partition in enumerate(originals):
                 place, end = ottla.TopicPartition("orders", number), partition[-1][0] + 1
                 source.alter_consumer_group_offsets("readers", {place: end}).check()
-            ends = {ottla.TopicPartition(COPY, number): found[-1][0] + 1 for number, found in enumerate(copies)}
+            ends = {ottla.TopicPartition(COPY, number): records[-1][0] + 1 for number, records in enumerate(copies)}
 
             def are_translated() -> bool:
                 offsets = target.list_consumer_group_offsets(["readers"])["readers"]
-                assert all(found.offset <= ends[place] for place, found in offsets.items()), (
+                assert all(entry.offset <= ends[place] for place, entry in offsets.items()), (
                     "a record would be left out"
                 )
-                return {place: found.offset for place, found in offsets.items()} == ends
+                return {place: entry.offset for place, entry in offsets.items()} == ends
 
             wait_until(process, are_translated)
             resource = ottla.ConfigResource(ottla.ResourceType.TOPIC, COPY)
             wait_until(process, lambda: target.describe_configs([resource])[resource]["retention.ms"].value == "-1")
-            wait_until(process, lambda: [each.pattern.name for each in target.describe_acls()] == [COPY])
+            wait_until(process, lambda: [binding.pattern.name for binding in target.describe_acls()] == [COPY])

@@ -1,4 +1,4 @@
-"""Where a consumer begins that has committed nothing, or an offset that is not there any more: auto.offset.reset."""
+"""The first offset of a consumer without a committed offset, or with one out of range: auto.offset.reset."""
 
 import subprocess
 import time
@@ -48,7 +48,7 @@ def filled(cluster: Cluster, topic: str) -> str:
 
 
 def begins(bootstrap: str, group: str, topic: str, reset: str, committed: int | None) -> int | str:
-    """The offset of the first record, END if there is none to wait for; the error's name if there is one."""
+    """Return the offset of the first record, END if no record can come, or the error's name."""
     reader = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": reset, "enable.auto.commit": False}
     )
@@ -76,10 +76,10 @@ def begins(bootstrap: str, group: str, topic: str, reset: str, committed: int | 
 
 @pytest.mark.parametrize(("reset", "committed"), [key for key in BEGINS if key[0] in ("earliest", "latest", "none")])
 def test_confluent_kafka(cluster: Cluster, filled: str, group: str, reset: str, committed: int | None) -> None:
-    wanted = BEGINS[reset, committed]
+    expected = BEGINS[reset, committed]
     setting = "error" if reset == "none" else reset
-    found = begins(cluster.bootstrap, group, filled, setting, committed)
-    assert found == ("_AUTO_OFFSET_RESET" if isinstance(wanted, str) else wanted)
+    result = begins(cluster.bootstrap, group, filled, setting, committed)
+    assert result == ("_AUTO_OFFSET_RESET" if isinstance(expected, str) else expected)
 
 
 def test_java(cluster: Cluster, filled: str, group: str) -> None:
@@ -87,8 +87,8 @@ def test_java(cluster: Cluster, filled: str, group: str) -> None:
     done = subprocess.run(
         [*command, cluster.bootstrap, filled, group, str(END)], capture_output=True, text=True, timeout=100, check=False
     )
-    found: dict[tuple[str, int | None], int | str] = {}
+    results: dict[tuple[str, int | None], int | str] = {}
     for line in done.stdout.splitlines():
         reset, committed, result = line.split()
-        found[reset, None if committed == "-" else int(committed)] = int(result) if result.isdecimal() else result
-    assert found == BEGINS, done.stderr
+        results[reset, None if committed == "-" else int(committed)] = int(result) if result.isdecimal() else result
+    assert results == BEGINS, done.stderr

@@ -52,8 +52,8 @@ def test_java_clients_notice_no_rolling_restart(tmp_path: Path, request: pytest.
                 assert [event for event in reader.named("offsets_committed") if not event["success"]] == []
                 read = rows(reader.named("record_data"))
                 assert sum(map(len, read.values())) == len(sent)
-                for partition, found in rows(sent).items():
-                    assert read[partition] == sorted(found)
+                for partition, sent_rows in rows(sent).items():
+                    assert read[partition] == sorted(sent_rows)
                     values = [int(value) for _, value in read[partition]]
                     assert values == sorted(set(values)), f"doubled or reordered in partition {partition}"
             assert_handed_over(cluster, ROUNDS)

@@ -58,7 +58,7 @@ def topics(broker: Secured, listener: str, config: str, *arguments: str) -> subp
 @pytest.mark.parametrize("way", WAYS, ids=str)
 @pytest.mark.parametrize("program", [GoProgram("franz-login"), NodePackage("login.js")], ids=["franz-go", "kafkajs"])
 def test_clients_of_other_languages(secured: Secured, program: Environment, way: Way) -> None:  # noqa: F811
-    given = {
+    settings = {
         "protocol": protocol(way),
         "mechanism": way.mechanism or "",
         "user": way.user or "",
@@ -74,7 +74,7 @@ def test_clients_of_other_languages(secured: Secured, program: Environment, way:
     address = f"127.0.0.1:{secured.ports[way.listener]}"
     topic = f"t-{uuid.uuid4().hex[:8]}"
     done = subprocess.run(
-        [*command, address, json.dumps(given), topic], capture_output=True, text=True, timeout=110, check=False
+        [*command, address, json.dumps(settings), topic], capture_output=True, text=True, timeout=110, check=False
     )
     assert (done.returncode, done.stdout) == (0, "v\n"), done.stderr
 
@@ -98,8 +98,8 @@ def test_topics_with_client_certificates(secured: Secured, tmp_path: Path) -> No
     key_store = write_key_store(secured.certificates / "alice.pem")
     store = {"ssl_keystore_type": "PEM", "ssl_keystore_location": str(key_store)}
     config = command_config(tmp_path, security_protocol="SSL", **store, **trust(secured))
-    found = topics(secured, "MTLS", config, "--list")
-    assert found.returncode == 0, found.stdout + found.stderr
+    listing = topics(secured, "MTLS", config, "--list")
+    assert listing.returncode == 0, listing.stdout + listing.stderr
     config = command_config(tmp_path, security_protocol="SSL", **trust(secured))
     refused = topics(secured, "MTLS", config, "--list")
     assert refused.returncode == 1
@@ -134,8 +134,8 @@ def test_delegation_tokens(secured: Secured, tmp_path: Path) -> None:  # noqa: F
     config = command_config(
         tmp_path, security_protocol="SASL_PLAINTEXT", sasl_mechanism="SCRAM-SHA-256", sasl_jaas_config=jaas
     )
-    found = topics(secured, "SASL", config, "--list")
-    assert found.returncode == 0, found.stdout + found.stderr
+    listing = topics(secured, "SASL", config, "--list")
+    assert listing.returncode == 0, listing.stdout + listing.stderr
 
 
 def test_a_directory_with_scram_users_is_adopted(tmp_path: Path) -> None:

@@ -101,8 +101,8 @@ def members(broker: Process, command: list[str], group: str, topic: str) -> Iter
     try:
         yield begun
     finally:
-        for each in begun:
-            each.stop()
+        for member in begun:
+            member.stop()
 
 
 def wait_until(what: Callable[[], bool], seconds: float = 90) -> None:

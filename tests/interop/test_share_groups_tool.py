@@ -24,11 +24,11 @@ CONFIGS = {"share.coordinator.snapshot.update.records.per.snapshot": "2"}
 def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, Wire]]:
     """The address, and a connection."""
     skip_without("kafka-tools-4.3.1", request)
-    given = request.config.getoption("--broker")
-    if given:
-        host, _, port = given.rpartition(":")
+    address = request.config.getoption("--broker")
+    if address:
+        host, _, port = address.rpartition(":")
         wire = Wire((host, int(port)), is_kafka=True)
-        yield given, wire
+        yield address, wire
         wire.close()
         return
     with EmbeddedBroker(CONFIGS, data_dir=tmp_path / "data") as embedded:
@@ -70,8 +70,8 @@ def test_list_and_describe(broker: tuple[str, Wire]) -> None:
     assert [group_id, "Stable"] in tool(bootstrap, "--list", "--state")
     state = tool(bootstrap, "--describe", "--group", group_id, "--state")[-1]
     assert (state[0], state[-2:]) == (group_id, ["Stable", "1"])
-    (told,) = tool(bootstrap, "--describe", "--group", group_id, "--members")[1:]
-    assert told == [group_id, member.member_id, "/127.0.0.1", "conformance", "2", f"{topic.name}:0,1"]
+    (row,) = tool(bootstrap, "--describe", "--group", group_id, "--members")[1:]
+    assert row == [group_id, member.member_id, "/127.0.0.1", "conformance", "2", f"{topic.name}:0,1"]
     assert offsets_told(bootstrap, group_id) == {(topic.name, index): ["-", "-"] for index in (0, 1)}
     member.beat()
     member.leave()
@@ -91,25 +91,25 @@ def test_offsets_are_reset_and_deleted_and_so_is_the_group(broker: tuple[str, Wi
     (topic, between), group_id = filled(wire), share_group(wire)
     reset = ["--reset-offsets", "--group", group_id, "--topic", topic.name]
 
-    def told(*how: str) -> dict[int, str]:
+    def reset_offsets(*how: str) -> dict[int, str]:
         lines = tool(bootstrap, *reset, *how)
         head = next(index for index, words in enumerate(lines) if words[0] == "GROUP")
         return {int(words[2]): words[3] for words in lines[head + 1 :]}
 
     at = time.strftime("%Y-%m-%dT%H:%M:%S.000", time.gmtime(between / 1000))
-    assert told("--to-earliest", "--execute") == {0: "0", 1: "0"}
+    assert reset_offsets("--to-earliest", "--execute") == {0: "0", 1: "0"}
     assert offsets_told(bootstrap, group_id) == {(topic.name, 0): ["0", "8"], (topic.name, 1): ["0", "0"]}
-    assert told("--to-latest", "--dry-run") == {0: "8", 1: "0"}
+    assert reset_offsets("--to-latest", "--dry-run") == {0: "8", 1: "0"}
     assert places(offsets(wire, group_id))[topic.name, 0] == (0, 8)
-    assert told("--to-latest", "--execute") == {0: "8", 1: "0"}
+    assert reset_offsets("--to-latest", "--execute") == {0: "8", 1: "0"}
     assert offsets_told(bootstrap, group_id)[topic.name, 0] == ["8", "0"]
-    assert told("--to-datetime", at, "--execute")[0] == "5"
+    assert reset_offsets("--to-datetime", at, "--execute")[0] == "5"
     assert offsets_told(bootstrap, group_id)[topic.name, 0] == ["5", "3"]
     deleted = tool(bootstrap, "--delete-offsets", "--group", group_id, "--topic", topic.name)
     assert [topic.name, "Successful"] in [words[-2:] for words in deleted]
     assert places(offsets(wire, group_id)) == {}
-    (said,) = tool(bootstrap, "--delete", "--group", group_id)
-    assert " ".join(said) == f"Deletion of requested share groups ('{group_id}') was successful."
+    (message,) = tool(bootstrap, "--delete", "--group", group_id)
+    assert " ".join(message) == f"Deletion of requested share groups ('{group_id}') was successful."
     assert [group_id] not in tool(bootstrap, "--list")
 
 
@@ -153,7 +153,7 @@ def test_states_are_dumped(broker: tuple[str, Wire], tmp_path: Path, request: py
         check=False,
     )
     payloads = re.findall(r"payload: (.*)", done.stdout)
-    assert [("snapshotEpoch" in each, '"stateEpoch":3' in each) for each in payloads] == [
+    assert [("snapshotEpoch" in payload, '"stateEpoch":3' in payload) for payload in payloads] == [
         (True, True),
         (True, False),
         (True, False),

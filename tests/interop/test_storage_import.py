@@ -47,7 +47,7 @@ pytestmark = pytest.mark.timeout(300)
 
 
 class Written:
-    """What was written, by partition, in order: what counts, and everything with the aborted records."""
+    """The written values, by partition, in order: those that count, and all with the aborted records."""
 
     def __init__(self, before: "Written | None" = None) -> None:
         self.committed: Values = {key: list(values) for key, values in before.committed.items()} if before else {}
@@ -97,7 +97,7 @@ def read_all(servers: str, *, committed: bool = True) -> Values:
     )
     parts = [TopicPartition(topic, index, 0) for topic, count in TOPICS.items() for index in range(count)]
     consumer.assign(parts)
-    found: Values = {(str(part.topic), int(part.partition)): [] for part in parts}
+    values: Values = {(str(part.topic), int(part.partition)): [] for part in parts}
     ended = 0
     while ended < len(parts):
         message = consumer.poll(30)
@@ -107,17 +107,17 @@ def read_all(servers: str, *, committed: bool = True) -> Values:
             continue
         topic, partition, value = message.topic(), message.partition(), message.value()
         assert isinstance(value, bytes)
-        found[str(topic), int(partition or 0)].append(value)
+        values[str(topic), int(partition or 0)].append(value)
     consumer.close()
-    return found
+    return values
 
 
 def assert_holds(servers: str, committed: Values) -> None:
     """The broker answers the end of a transaction before its last markers are written: read again until they are."""
     deadline = time.monotonic() + 30
-    while (found := read_all(servers)) != committed and time.monotonic() < deadline:
+    while (values := read_all(servers)) != committed and time.monotonic() < deadline:
         pass
-    assert found == committed
+    assert values == committed
 
 
 def wire(servers: str) -> Wire:
@@ -210,16 +210,16 @@ def test_there_and_back(left: tuple[str, Path, Written, Topics], tmp_path: Path)
     done = import_(str(data), "--json")
     assert (done.returncode, done.stderr) == (0, "")
     assert partitions_in(data) == untouched
-    said = json.loads(done.stdout)
-    told = {each["name"]: (each["id"], each["configs"]) for each in said["topics"]}
-    assert {name: told[name] for name in TOPICS} == {name: (topics[name][0], CONFIGS[name]) for name in TOPICS}
-    assert "gone" not in told
-    assert said["quotas"] == [
+    output = json.loads(done.stdout)
+    imported = {topic["name"]: (topic["id"], topic["configs"]) for topic in output["topics"]}
+    assert {name: imported[name] for name in TOPICS} == {name: (topics[name][0], CONFIGS[name]) for name in TOPICS}
+    assert "gone" not in imported
+    assert output["quotas"] == [
         {"entity": {"client-id": None, "user": "u"}, "quotas": {"producer_byte_rate": 1_000_000.0}}
     ]
-    assert said["scram_users"] == ["alice"]
-    assert "metadata.version" in said["features"]
-    assert said["next_producer_id"] > 1 << 32  # never one that Apache Kafka gives out when it has its directory back
+    assert output["scram_users"] == ["alice"]
+    assert "metadata.version" in output["features"]
+    assert output["next_producer_id"] > 1 << 32  # never one that Apache Kafka gives out when it has its directory back
     assert import_(str(data)).stdout == f"{data} is imported already\n"
 
     with EmbeddedBroker(data_dir=data) as broker:
@@ -233,8 +233,8 @@ def test_there_and_back(left: tuple[str, Path, Written, Topics], tmp_path: Path)
             assert all(mine >= theirs for mine, theirs in zip(epochs, topics[name][1], strict=True))
         for kind, name, config, value in settings_of(version):
             resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=[config])
-            found = ask(servers, DescribeConfigsRequest(resources=[resource]), 4).results[0].configs
-            assert [each.value for each in found] == [value]
+            configs = ask(servers, DescribeConfigsRequest(resources=[resource]), 4).results[0].configs
+            assert [row.value for row in configs] == [value]
         written.idempotently(servers, "ottla")
         assert read_all(servers, committed=False) == written.everything
 

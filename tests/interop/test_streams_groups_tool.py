@@ -120,20 +120,20 @@ def test_internal_topics_are_deleted_with_a_reset(
 def test_offsets_of_all_topics_are_deleted(play: Play, command: list[str]) -> None:
     play.quit("A")
     play.quit("B")
-    told = printed(command, play, "--delete-offsets", "--group", play.group_id, "--all-input-topics")
+    rows = printed(command, play, "--delete-offsets", "--group", play.group_id, "--all-input-topics")
     (lines,) = play.topology[0].source_topics
-    assert [lines, "0", "Successful"] in told
-    assert [lines, "1", "Successful"] in told
-    assert len(told) == 4
+    assert [lines, "0", "Successful"] in rows
+    assert [lines, "1", "Successful"] in rows
+    assert len(rows) == 4
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 def test_a_group_is_deleted_with_its_topics(play: Play, command: list[str]) -> None:
     play.quit("A")
     play.quit("B")
-    told = printed(command, play, "--delete", "--group", play.group_id, "--delete-all-internal-topics")
+    rows = printed(command, play, "--delete", "--group", play.group_id, "--delete-all-internal-topics")
     subjects = "requested streams groups", "associated internal topics of the streams groups"
-    assert told == sorted(f"Deletion of {what} ('{play.group_id}') was successful.".split() for what in subjects)
+    assert rows == sorted(f"Deletion of {what} ('{play.group_id}') was successful.".split() for what in subjects)
     internal = [f"{play.group_id}-words-repartition", f"{play.group_id}-counts-changelog"]
     wait_for(lambda: not any(map(play.partitions, internal)))
     assert printed(COMMANDS["ottla"], play, "--list") == []

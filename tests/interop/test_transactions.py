@@ -106,8 +106,8 @@ def test_confluent_kafka_commits_and_aborts(cluster: Cluster, topic: str, transa
     producer.begin_transaction()
     send(producer, topic, "later")
     producer.commit_transaction(SECONDS)
-    found = words(read_all(cluster.bootstrap, topic, least=5 * COUNT))
-    assert found == {"committed": 4 * COUNT, "later": COUNT}
+    counts = words(read_all(cluster.bootstrap, topic, least=5 * COUNT))
+    assert counts == {"committed": 4 * COUNT, "later": COUNT}
 
 
 def test_confluent_kafka_is_fenced_by_a_twin(cluster: Cluster, topic: str, transactional_id: str) -> None:
@@ -141,8 +141,8 @@ def test_confluent_kafka_is_too_late(cluster: Cluster, topic: str, transactional
     again.begin_transaction()
     send(again, topic, "again")
     again.commit_transaction(SECONDS)
-    found = words(read_all(cluster.bootstrap, topic, least=2 * COUNT))
-    assert found == {"plain": COUNT, "again": COUNT}
+    counts = words(read_all(cluster.bootstrap, topic, least=2 * COUNT))
+    assert counts == {"plain": COUNT, "again": COUNT}
 
 
 def send_plainly(bootstrap: str, topic: str, count: int = COUNT) -> None:
@@ -173,7 +173,7 @@ def test_confluent_kafka_reads_processes_and_writes(
     deadline = time.monotonic() + SECONDS
     while done < COUNT:
         assert time.monotonic() < deadline
-        messages = [each for each in consumer.consume(15, timeout=0.5) if each.error() is None]
+        messages = [message for message in consumer.consume(15, timeout=0.5) if message.error() is None]
         if not messages:
             continue
         turn += 1
@@ -186,7 +186,7 @@ def test_confluent_kafka_reads_processes_and_writes(
         producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), SECONDS)
         if turn % 3 == 0:
             producer.abort_transaction(SECONDS)
-            for begin in first_offsets([(each.partition(), each.offset()) for each in messages], source):
+            for begin in first_offsets([(message.partition(), message.offset()) for message in messages], source):
                 consumer.seek(begin)
         else:
             producer.commit_transaction(SECONDS)
@@ -198,7 +198,7 @@ def test_confluent_kafka_reads_processes_and_writes(
 
 
 def first_offsets(read: list[tuple[int | None, int | None]], topic: str) -> list[TopicPartition]:
-    """Where each partition began."""
+    """Return the first offset of each partition."""
     begins: dict[int, int] = {}
     for partition, offset in read:
         assert partition is not None
@@ -210,9 +210,9 @@ def first_offsets(read: list[tuple[int | None, int | None]], topic: str) -> list
 def committed(bootstrap: str, group: str, topic: str) -> int:
     """The sum of the group's committed offsets."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-    found = consumer.committed([TopicPartition(topic, index) for index in range(PARTITIONS)], timeout=SECONDS)
+    offsets = consumer.committed([TopicPartition(topic, index) for index in range(PARTITIONS)], timeout=SECONDS)
     consumer.close()
-    return sum(max(0, part.offset) for part in found)
+    return sum(max(0, part.offset) for part in offsets)
 
 
 # aiokafka
@@ -290,8 +290,8 @@ def test_java_commits_aborts_and_is_fenced(
     cluster: Cluster, topic: str, transactional_id: str, java: Callable[..., list[str]]
 ) -> None:
     create(cluster.bootstrap, topic)
-    told = java("write", cluster.bootstrap, transactional_id, topic)
-    assert told in (["ProducerFencedException"], ["InvalidProducerEpochException"])
+    output = java("write", cluster.bootstrap, transactional_id, topic)
+    assert output in (["ProducerFencedException"], ["InvalidProducerEpochException"])
     assert words(read_all(cluster.bootstrap, topic, least=40)) == {"committed": 20, "twin": 20}
 
 
@@ -302,8 +302,8 @@ def test_java_reads_processes_and_writes(
     for name in (source, target):
         create(cluster.bootstrap, name)
     send_plainly(cluster.bootstrap, source)
-    told = java("loop", cluster.bootstrap, transactional_id, source, target, group, str(COUNT))
-    assert told == [f"done {COUNT}"]
+    output = java("loop", cluster.bootstrap, transactional_id, source, target, group, str(COUNT))
+    assert output == [f"done {COUNT}"]
     values = read_all(cluster.bootstrap, target, least=COUNT)
     assert sorted(values) == sorted(f"plain {number} done" for number in range(COUNT))
     assert committed(cluster.bootstrap, group, source) == COUNT
@@ -318,9 +318,9 @@ def lenient(request: pytest.FixtureRequest) -> Iterator[str]:
     be such a one too.
     """
     skip_without("kafka-tools-4.3.1", request)
-    given = request.config.getoption("--broker")
-    if given:
-        yield str(given)
+    address = request.config.getoption("--broker")
+    if address:
+        yield str(address)
         return
     with EmbeddedBroker({"transaction.partition.verification.enable": "false"}) as broker:
         yield broker.bootstrap_servers
@@ -347,17 +347,17 @@ def test_kafkas_tool_finds_and_aborts_a_hanging_transaction(lenient: str) -> Non
     states = {line[0]: line[2:] for line in listed}
     assert states[known.transactional_id] == [str(known.producer_id), "Ongoing"]
     assert states[hangs.transactional_id] == [str(hangs.producer_id), "Empty"]
-    header, found = tool(lenient, "describe", "--transactional-id", known.transactional_id)
-    by_column = dict(zip(header, found, strict=True))
+    header, row = tool(lenient, "describe", "--transactional-id", known.transactional_id)
+    by_column = dict(zip(header, row, strict=True))
     assert (by_column["TransactionState"], by_column["TopicPartitions"]) == ("Ongoing", f"{topic.name}-1")
-    header, found = tool(lenient, "describe-producers", "--topic", topic.name, "--partition", "0")
-    by_column = dict(zip(header, found, strict=True))
+    header, row = tool(lenient, "describe-producers", "--topic", topic.name, "--partition", "0")
+    by_column = dict(zip(header, row, strict=True))
     assert (by_column["ProducerId"], by_column["CurrentTransactionStartOffset"]) == (str(hangs.producer_id), "0")
-    wanted = ["--topic", topic.name, "--max-transaction-timeout", "0"]
-    found_hanging = tool(lenient, "find-hanging", *wanted)
+    arguments = ["--topic", topic.name, "--max-transaction-timeout", "0"]
+    found_hanging = tool(lenient, "find-hanging", *arguments)
     assert [line[:3] for line in found_hanging[1:]] == [[topic.name, "0", str(hangs.producer_id)]]
     tool(lenient, "abort", "--topic", topic.name, "--partition", "0", "--start-offset", "0")
-    assert tool(lenient, "find-hanging", *wanted)[1:] == []
+    assert tool(lenient, "find-hanging", *arguments)[1:] == []
     assert read_all(lenient, topic.name) == []
     assert read_all(lenient, topic.name, committed=False) != []
     wire.close()

@@ -1,4 +1,4 @@
-"""What every client program does, in whatever language it is written: the same steps over the same records.
+"""The steps of every client program, in all languages: the same over the same records.
 
 A program is called with
 
@@ -57,7 +57,7 @@ class Task(NamedTuple):
 
     @property
     def nulls(self) -> bool:
-        """Whether every tenth value is null."""
+        """Return whether every tenth value is null."""
         return self.settings.get("nulls") != "no"
 
     @property
@@ -84,7 +84,7 @@ class Task(NamedTuple):
 def task() -> Task:
     """The task that this program was called with."""
     bootstrap, topic, group, codecs, *settings = sys.argv[1:]
-    return Task(bootstrap, topic, group, codecs.split(","), dict(each.split("=", 1) for each in settings))
+    return Task(bootstrap, topic, group, codecs.split(","), dict(setting.split("=", 1) for setting in settings))
 
 
 def tell(step: str, result: str, why: str = "") -> None:
@@ -94,7 +94,7 @@ def tell(step: str, result: str, why: str = "") -> None:
 
 @contextmanager
 def step(name: str) -> Iterator[None]:
-    """What is raised inside is this step's failure, and the program goes on."""
+    """Report an exception raised inside as the failure of this step, and continue with the next step."""
     try:
         yield
     except Exception as failure:  # noqa: BLE001  it is told
@@ -104,16 +104,16 @@ def step(name: str) -> Iterator[None]:
         tell(name, "pass")
 
 
-def same(found: list[Record], numbers: range, nulls: bool = True) -> None:
-    """Raise AssertionError unless `found` is the records of `numbers`, in order, byte for byte."""
-    wanted = records(numbers, nulls)
-    for at, (got, want) in enumerate(zip(found, wanted, strict=False)):
+def same(actual: list[Record], numbers: range, nulls: bool = True) -> None:
+    """Raise AssertionError unless `actual` is the records of `numbers`, in order, byte for byte."""
+    expected = records(numbers, nulls)
+    for at, (got, want) in enumerate(zip(actual, expected, strict=False)):
         if got != want:
             raise AssertionError(f"record {at} is {got!r}, not {want!r}")
-    if len(found) != len(wanted):
-        raise AssertionError(f"{len(found)} records, not {len(wanted)}")
+    if len(actual) != len(expected):
+        raise AssertionError(f"{len(actual)} records, not {len(expected)}")
 
 
-def equal(found: object, wanted: object) -> None:
-    if found != wanted:
-        raise AssertionError(f"{found!r}, not {wanted!r}")
+def equal(actual: object, expected: object) -> None:
+    if actual != expected:
+        raise AssertionError(f"{actual!r}, not {expected!r}")

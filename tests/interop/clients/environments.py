@@ -1,4 +1,4 @@
-"""Where a program runs: jars, wheels, modules, each fetched once into a folder under ~/.cache/ottla-interop.
+"""Environments of the programs: jars, wheels, modules, each fetched once into a folder under ~/.cache/ottla-interop.
 
 A folder's name holds the digest of everything that it was made from, so that a changed program or version makes a new one.
 """
@@ -23,7 +23,7 @@ class Unavailable(Exception):
 
 
 class Environment(Protocol):
-    """How one program comes to run."""
+    """The environment of one program."""
 
     def prepare(self) -> list[str]:
         """Fetch and compile what is not yet there; the command that the program's arguments follow.
@@ -72,8 +72,8 @@ _NEVER_PUBLISHED = ["com.sun.jdmk:jmxtools", "com.sun.jmx:jmxri", "javax.jms:jms
 def _dependency(coordinate: str) -> str:
     group, artifact, version = coordinate.split(":")
     excluded = "".join(
-        f"<exclusion><groupId>{each.split(':')[0]}</groupId><artifactId>{each.split(':')[1]}</artifactId></exclusion>"
-        for each in _NEVER_PUBLISHED
+        f"<exclusion><groupId>{entry.split(':')[0]}</groupId><artifactId>{entry.split(':')[1]}</artifactId></exclusion>"
+        for entry in _NEVER_PUBLISHED
     )
     return (
         f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"

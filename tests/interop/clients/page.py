@@ -67,8 +67,10 @@ class Row:
 
     def produced(self) -> str:
         """The compressions that it produced with; one that failed is crossed out."""
-        told = {step.partition(" ")[2]: result for step, result in self.results.items() if step.startswith("produce ")}
-        return " ".join(codec if result == "pass" else f"~~{codec}~~" for codec, result in told.items()) or "–"
+        codecs = {
+            step.partition(" ")[2]: result for step, result in self.results.items() if step.startswith("produce ")
+        }
+        return " ".join(codec if result == "pass" else f"~~{codec}~~" for codec, result in codecs.items()) or "–"
 
     def all_well(self) -> str:
         if "all" in self.results:
@@ -127,7 +129,7 @@ def _coverage(rows: list[Row]) -> str:
 
 
 def _grouped(clients: list[str]) -> list[str]:
-    """What differs in the last word alone, in one: "sarama 1, Version 2" and "sarama 1, Version 3"."""
+    """Join the names that differ in the last word only: "sarama 1, Version 2" and "sarama 1, Version 3"."""
     groups: dict[str, list[str]] = {}
     for client in clients:
         name, _, version = client.rpartition(" ") if ", " in client else (client, "", "")
@@ -137,14 +139,16 @@ def _grouped(clients: list[str]) -> list[str]:
 
 def _reasons(rows: list[Row], result: str) -> list[str]:
     """One line per reason, with the clients and steps that it holds for."""
-    found: dict[str, dict[str, list[str]]] = {}
+    clients_by_reason: dict[str, dict[str, list[str]]] = {}
     for row in rows:
-        for step, told in row.results.items():
-            if told == result:
+        for step, outcome in row.results.items():
+            if outcome == result:
                 reason = row.reasons.get(step, "no reason told")
-                found.setdefault(reason, {}).setdefault(row.client, []).append("everything" if step == "all" else step)
+                clients_by_reason.setdefault(reason, {}).setdefault(row.client, []).append(
+                    "everything" if step == "all" else step
+                )
     lines = []
-    for reason, clients in found.items():
+    for reason, clients in clients_by_reason.items():
         steps = list(dict.fromkeys(step for those in clients.values() for step in those))
         line = f"- {', '.join(steps)}: {reason} ({'; '.join(_grouped(list(clients)))})"
         lines.append(

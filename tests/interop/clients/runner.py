@@ -40,7 +40,7 @@ _WORTH_COMPRESSING = 128
 
 @dataclass
 class Outcome:
-    """What one tier did: results by step in the order of its telling, and the API versions that it used."""
+    """The outcome of one tier: results by step in the order of its output, and the API versions that it used."""
 
     tier: Tier
     results: dict[str, str] = field(default_factory=dict)
@@ -87,13 +87,13 @@ def _run_program(command: list[str], outcome: Outcome, bootstrap: str, topic: st
             arguments, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True
         )
         try:
-            told, _ = program.communicate(timeout=_TIME_LIMIT_S)
+            output, _ = program.communicate(timeout=_TIME_LIMIT_S)
             ended = f"the program ended with {program.returncode}"
         except subprocess.TimeoutExpired:
             os.killpg(program.pid, signal.SIGKILL)
-            told, _ = program.communicate()
+            output, _ = program.communicate()
             ended = f"the program took longer than {_TIME_LIMIT_S} s"
-        for line in told.decode().splitlines():
+        for line in output.decode().splitlines():
             if line.startswith("{"):
                 one = json.loads(line)
                 outcome.set(one["step"], one["result"], one.get("why", "").splitlines()[0] if one.get("why") else "")
@@ -107,7 +107,7 @@ def _run_program(command: list[str], outcome: Outcome, bootstrap: str, topic: st
 
 
 def _read_back(outcome: Outcome, bootstrap: str, topic: str) -> None:
-    """What the client wrote is what a modern client reads."""
+    """Compare the client's records with those that a modern client reads."""
     shares = len(outcome.tier.codecs.split(",")) + (outcome.results.get("resume") == "pass")
     try:
         nulls = outcome.tier.settings.get("nulls") != "no"
@@ -124,7 +124,7 @@ def _compressions(outcome: Outcome, log: Path) -> None:
     Except for tiny ones: librdkafka sends a batch as it is where compression would not make it smaller.
     """
     codecs = outcome.tier.codecs.split(",")
-    found = [set[str]() for _ in codecs]
+    stored_codecs = [set[str]() for _ in codecs]
     for segment in sorted(log.glob("*.log")):
         data, at = segment.read_bytes(), 0
         while at + _BATCH_HEAD.size <= len(data):
@@ -134,11 +134,11 @@ def _compressions(outcome: Outcome, log: Path) -> None:
             codec = CODECS[attributes & 0b111]
             tiny = codec == "none" and length < _WORTH_COMPRESSING
             if base_offset < SHARE * len(codecs) and not (tiny and codecs[base_offset // SHARE] != "none"):
-                found[base_offset // SHARE].add(codec)
+                stored_codecs[base_offset // SHARE].add(codec)
             at += length + _BATCH_LENGTH_FROM
     wrong = [
         f"{codec} is stored as {' and '.join(sorted(those))}"
-        for codec, those in zip(codecs, found, strict=True)
+        for codec, those in zip(codecs, stored_codecs, strict=True)
         if those != {codec}
     ]
     outcome.set("compressed", "fail" if wrong else "pass", "; ".join(wrong))
@@ -173,18 +173,20 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="the names of the tiers")
     parser.add_argument("--only", action="append", metavar="NAME", help="tiers whose name starts so")
     parser.add_argument("--broker", metavar="HOST:PORT", help="a broker that runs already")
-    given = parser.parse_args()
-    tiers = [tier for tier in TIERS if not given.only or tier.name.startswith(tuple(given.only))]
+    arguments = parser.parse_args()
+    tiers = [tier for tier in TIERS if not arguments.only or tier.name.startswith(tuple(arguments.only))]
     if not tiers:
-        parser.error(f"no tier begins with {' or '.join(given.only)}: --list shows their names")
-    if given.list:
+        parser.error(f"no tier begins with {' or '.join(arguments.only)}: --list shows their names")
+    if arguments.list:
         sys.stdout.writelines(f"{tier.name}\n" for tier in tiers)
         return 0
     CACHE.mkdir(parents=True, exist_ok=True)
-    outcomes = [run(tier, CACHE, given.broker) for tier in tiers]
+    outcomes = [run(tier, CACHE, arguments.broker) for tier in tiers]
     failed = [outcome.tier.name for outcome in outcomes if outcome.failed]
-    if not given.only and not given.broker:
-        page.write([page.Row(each.tier.client, each.results, each.reasons, each.used) for each in outcomes])
+    if not arguments.only and not arguments.broker:
+        page.write(
+            [page.Row(outcome.tier.client, outcome.results, outcome.reasons, outcome.used) for outcome in outcomes]
+        )
     sys.stdout.write(f"{len(outcomes)} clients, failed: {', '.join(failed) or 'none'}\n")
     return bool(failed)
 

@@ -1,4 +1,4 @@
-"""Which clients are run, in which versions, with which compressions, and what they do not know."""
+"""The clients that are run, with their versions and compressions, and the features that they lack."""
 
 from dataclasses import dataclass, field
 from importlib import metadata

@@ -48,7 +48,7 @@ def test_equal_commands_do_not_differ(brokers: Brokers, tmp_path: Path) -> None:
     log_files.write(data_directory(file))
     quick = [command for command in COMMANDS if command != "console-consumer"]  # which waits a second each time
     drawn = [draw(dice, quick) for _ in range(150)]
-    assert [(str(line), found) for line in drawn if (found := compare(line, tools, brokers, file))] == []
+    assert [(str(line), differences) for line in drawn if (differences := compare(line, tools, brokers, file))] == []
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def test_equal_commands_do_not_differ(brokers: Brokers, tmp_path: Path) -> None:
 def test_differences_are_seen(
     brokers: Brokers, tmp_path: Path, altered: Callable[[Outcome], Outcome], expected: list[str]
 ) -> None:
-    found = compare(LIST, OttlaInsteadOfKafka(altered), brokers, tmp_path / "file")
-    assert found[:1] == expected
+    differences = compare(LIST, OttlaInsteadOfKafka(altered), brokers, tmp_path / "file")
+    assert differences[:1] == expected
 
 
 def test_a_crash_is_seen(brokers: Brokers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

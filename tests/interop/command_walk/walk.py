@@ -67,8 +67,8 @@ def normal(text: str, port: int) -> list[str]:
         squeezed = re.sub(r"\s+", " ", line).strip()
         if squeezed.startswith('{"brokers"'):
             squeezed = " ".join(sorted(re.findall(r'{"partition":"(?!__)[^}]*}', squeezed)))
-        squeezed = re.sub(r"(?<=Configs: )\S+$", lambda found: _sorted(found[0], ","), squeezed)
-        squeezed = re.sub(r"\('.*'\)", lambda found: _sorted(found[0][1:-1], ", "), squeezed)
+        squeezed = re.sub(r"(?<=Configs: )\S+$", lambda match: _sorted(match[0], ","), squeezed)
+        squeezed = re.sub(r"\('.*'\)", lambda match: _sorted(match[0][1:-1], ", "), squeezed)
         if squeezed and not _LEFT_OUT.match(squeezed):
             lines.append(squeezed)
     return sorted(lines)
@@ -168,13 +168,13 @@ def run(
                 differs = False
                 while done < count and not differs:
                     line = draw(dice, commands)
-                    found = compare(line, tools, (theirs, ours), file)
+                    differences = compare(line, tools, (theirs, ours), file)
                     done += 1
-                    differs = bool(found)
+                    differs = bool(differences)
                     differed += differs
                     worked += 1 - differs
                     if differs:
-                        tell("\n    ".join([f"{done}: {line}", *found]))
+                        tell("\n    ".join([f"{done}: {line}", *differences]))
     finally:
         tools.close()
     return worked, differed

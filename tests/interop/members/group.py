@@ -35,16 +35,16 @@ class MemberProcess:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             if line.startswith("{"):
-                told = json.loads(line)
-                self.has = told.get("has", self.has)
-                self.numbers += told.get("read", [])
+                event = json.loads(line)
+                self.has = event.get("has", self.has)
+                self.numbers += event.get("read", [])
 
     @property
     def is_running(self) -> bool:
         return self._process.poll() is None
 
-    def said(self) -> str:
-        """What it wrote on stderr, the end of it."""
+    def stderr_tail(self) -> str:
+        """Return the end of its stderr."""
         return self._errors.read_text(encoding="utf-8", errors="replace")[-3000:]
 
     def stop(self) -> None:
@@ -52,7 +52,7 @@ class MemberProcess:
         assert self._process.stdin is not None
         self._process.stdin.write("stop\n")
         self._process.stdin.close()
-        assert self._process.wait(_SECONDS) == 0, self.said()
+        assert self._process.wait(_SECONDS) == 0, self.stderr_tail()
         self._end()
 
     def kill(self) -> None:
@@ -129,23 +129,23 @@ class ProcessGroup:
         self._produced += count
 
     def until_dealt(self) -> list[list[int]]:
-        """Wait until exactly the members that run have all partitions, each of them once and nobody none; who has what."""
+        """Wait until the running members have all partitions, each once, and all have some; return them by member."""
         everything = list(range(self._partitions))
         self._until(
             lambda: (
-                sorted(part for each in self.members for part in each.has) == everything
-                and all(each.has for each in self.members)
+                sorted(part for member in self.members for part in member.has) == everything
+                and all(member.has for member in self.members)
             )
         )
-        return [list(each.has) for each in self.members]
+        return [list(member.has) for member in self.members]
 
     def until_read(self) -> None:
         """Wait until every record has come."""
         self._until(lambda: self.counts().keys() >= set(range(self._produced)))
 
     def counts(self) -> Counter[int]:
-        """How often which record came, whoever read it."""
-        return Counter(number for each in [*self.members, *self._gone] for number in each.numbers)
+        """Return how often each record was read, by all members together."""
+        return Counter(number for member in [*self.members, *self._gone] for number in member.numbers)
 
     def twice(self) -> list[int]:
         """The records that came more than once."""
@@ -154,12 +154,12 @@ class ProcessGroup:
     def _until(self, what: Callable[[], bool]) -> None:
         deadline = time.monotonic() + _SECONDS
         while not what():
-            for each in self.members:
-                assert each.is_running, each.said()
+            for member in self.members:
+                assert member.is_running, member.stderr_tail()
             missing = set(range(self._produced)) - self.counts().keys()
-            told = [each.has for each in self.members]
+            assignments = [member.has for member in self.members]
             assert time.monotonic() < deadline, (
-                f"they have {told}; missing {sorted(missing)[:20]}; {self.members[0].said()}"
+                f"they have {assignments}; missing {sorted(missing)[:20]}; {self.members[0].stderr_tail()}"
             )
             time.sleep(0.02)
 

@@ -1,4 +1,4 @@
-"""What the Python members have in common: their arguments, what they tell, and how they learn that they are to stop."""
+"""The common part of the Python members: their arguments, their output, and the request to stop."""
 
 import json
 import sys
@@ -18,9 +18,9 @@ class Task(NamedTuple):
 
 
 def task() -> Task:
-    """What this program was called with."""
+    """Return the arguments of this program."""
     bootstrap, group, topic, instance, *settings = sys.argv[1:]
-    return Task(bootstrap, group, topic, instance or None, dict(each.split("=", 1) for each in settings))
+    return Task(bootstrap, group, topic, instance or None, dict(setting.split("=", 1) for setting in settings))
 
 
 class Teller:

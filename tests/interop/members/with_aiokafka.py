@@ -21,15 +21,15 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # the package ha
     """A consumer that commits what it has told."""
 
     def __init__(self) -> None:
-        given = task()
-        self.topic = given.topic
+        arguments = task()
+        self.topic = arguments.topic
         self.teller = Teller()
         self.is_dirty = False
         self.consumer = AIOKafkaConsumer(
-            bootstrap_servers=given.bootstrap,
-            group_id=given.group,
-            group_instance_id=given.instance,
-            partition_assignment_strategy=(ASSIGNORS[given.settings["assignor"]],),
+            bootstrap_servers=arguments.bootstrap,
+            group_id=arguments.group,
+            group_instance_id=arguments.instance,
+            partition_assignment_strategy=(ASSIGNORS[arguments.settings["assignor"]],),
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             session_timeout_ms=6000,
@@ -50,7 +50,7 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # the package ha
         await self.consumer.stop()
 
     async def commit(self) -> None:
-        """What cannot be committed in the middle of a rebalance is committed a little later."""
+        """Commit the positions; a commit that fails in the middle of a rebalance is repeated a little later."""
         if self.is_dirty:
             self.is_dirty = False
             try:

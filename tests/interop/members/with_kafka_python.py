@@ -25,15 +25,15 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # the package ha
     """A consumer that commits what it has told."""
 
     def __init__(self) -> None:
-        given = task()
-        self.topic = given.topic
+        arguments = task()
+        self.topic = arguments.topic
         self.teller = Teller()
         self.is_dirty = False
         self.consumer = KafkaConsumer(
-            bootstrap_servers=given.bootstrap,
-            group_id=given.group,
-            group_instance_id=given.instance,
-            partition_assignment_strategy=[ASSIGNORS[given.settings["assignor"]]],
+            bootstrap_servers=arguments.bootstrap,
+            group_id=arguments.group,
+            group_instance_id=arguments.instance,
+            partition_assignment_strategy=[ASSIGNORS[arguments.settings["assignor"]]],
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             session_timeout_ms=6000,
@@ -57,7 +57,7 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # the package ha
         self.consumer.close()
 
     def commit(self) -> None:
-        """What cannot be committed in the middle of a rebalance is committed a little later."""
+        """Commit the positions; a commit that fails in the middle of a rebalance is repeated a little later."""
         if self.is_dirty:
             try:
                 self.consumer.commit(timeout_ms=1000)
@@ -66,7 +66,7 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # the package ha
             self.is_dirty = False
 
     def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
-        """What `poll` has returned is committed already; to commit here holds up the thread that talks to the broker."""
+        """Report what remains; `poll`'s records are committed already, and a commit here would hold up the network thread."""
         self.teller.has(part.partition for part in self.consumer.assignment() - set(revoked))
 
     def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:

@@ -109,18 +109,18 @@ class _Dice:
     def time(self) -> int:
         return self._dice.choice([T0 + self.number(-5, 45) * STEP_MS, 0, T0 - 1, T0 + 10**9])
 
-    def _disturb(self, each: dict[str, dict[str, int]], value: int) -> None:
-        if self.chance(95) or not each:
+    def _disturb(self, offsets: dict[str, dict[str, int]], value: int) -> None:
+        if self.chance(95) or not offsets:
             return
-        name = self._dice.choice(sorted(each))
+        name = self._dice.choice(sorted(offsets))
         if self.chance(30):
-            del each[name]
+            del offsets[name]
         elif self.chance(30):
-            each["t4" if name != "t4" else "t1"] = {"0": value}
+            offsets["t4" if name != "t4" else "t1"] = {"0": value}
         elif self.chance(50):
-            each[name]["7"] = value
+            offsets[name]["7"] = value
         else:
-            each[name].popitem()
+            offsets[name].popitem()
 
     def start(self, selected: Mapping[str, list[int]], *, stream: bool) -> dict[str, str]:
         options: dict[str, str] = {}

@@ -175,11 +175,11 @@ class Walk:
     def compare_stream(self, dice: random.Random) -> tuple[str, list[str]]:
         """Draw and compare the runs of a stream; it ends with a run that fails or differs."""
         steps = draw_stream(dice, self.sizes())
-        told = []
+        descriptions = []
         for kind in (CONNECTOR, OTTLA):
             shutil.rmtree(self.folder / kind, ignore_errors=True)
         for step in steps:
-            told.append(str(step))
+            descriptions.append(str(step))
             for topic, count in step.sent.items():
                 for partition in range(self._cluster.partitions(topic)):
                     self._cluster.send(topic, self._records(count, partition))
@@ -188,10 +188,10 @@ class Walk:
             if step.deleted:
                 self.delete_records(step.deleted)
             theirs, ours = (self.run_step(kind, step, self.folder / kind) for kind in (CONNECTOR, OTTLA))
-            found = difference(theirs, ours)
-            if found or theirs.error is not None:
-                return "\n  ".join(told), found
-        return "\n  ".join(told), []
+            differences = difference(theirs, ours)
+            if differences or theirs.error is not None:
+                return "\n  ".join(descriptions), differences
+        return "\n  ".join(descriptions), []
 
 
 def _rows(frame: DataFrame) -> list[Row]:
@@ -243,8 +243,8 @@ def run(walk: Walk, seed: int, count: int, tell: Callable[[str], None], kinds: S
     dice = random.Random(seed)
     differed = 0
     for number in range(1, count + 1):
-        query, found = KINDS[dice.choice(kinds)](walk, dice)
-        if found:
+        query, differences = KINDS[dice.choice(kinds)](walk, dice)
+        if differences:
             differed += 1
-            tell("\n    ".join([f"{number}: {query}", *found]))
+            tell("\n    ".join([f"{number}: {query}", *differences]))
     return differed

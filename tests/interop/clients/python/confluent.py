@@ -13,10 +13,10 @@ _PATIENCE_S = 30
 _QUIET_S = 0.3
 
 
-def common(given: Task) -> dict[str, Any]:
-    configs: dict[str, Any] = {"bootstrap.servers": given.bootstrap}
-    if "fallback" in given.settings:
-        configs |= {"api.version.request": False, "broker.version.fallback": given.settings["fallback"]}
+def common(arguments: Task) -> dict[str, Any]:
+    configs: dict[str, Any] = {"bootstrap.servers": arguments.bootstrap}
+    if "fallback" in arguments.settings:
+        configs |= {"api.version.request": False, "broker.version.fallback": arguments.settings["fallback"]}
     return configs
 
 
@@ -44,24 +44,24 @@ def take(source: Consumer, count: int) -> list[Record]:
 
     Raises TimeoutError.
     """
-    found: list[Record] = []
+    received: list[Record] = []
     deadline = time.monotonic() + _PATIENCE_S
-    while len(found) < count:
+    while len(received) < count:
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{len(found)} of {count} records came")
-        found += _some(source, count - len(found), 0.2)
-    return found + _some(source, 1, _QUIET_S)
+            raise TimeoutError(f"{len(received)} of {count} records came")
+        received += _some(source, count - len(received), 0.2)
+    return received + _some(source, 1, _QUIET_S)
 
 
 def _some(source: Consumer, count: int, patience_s: float) -> list[Record]:
-    found: list[Record] = []
+    records: list[Record] = []
     for message in source.consume(count, timeout=patience_s):
         error = message.error()
         if error is None:
-            found.append((message.key() or b"", message.value()))
+            records.append((message.key() or b"", message.value()))
         elif not error.retriable() and error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise KafkaException(error)
-    return found
+    return records
 
 
 def read_all(bootstrap: str, topic: str, count: int) -> list[Record]:
@@ -81,48 +81,51 @@ def admin_step(configs: dict[str, Any], topic: str) -> None:
     admin.delete_topics([topic])[topic].result(timeout=_PATIENCE_S)
 
 
-def commit_step(configs: dict[str, Any], given: Task) -> None:
-    source = consumer(configs, f"{given.group}-alone")
-    source.assign([TopicPartition(given.topic, 0, OFFSET_BEGINNING)])
-    take(source, len(given.first))
-    source.commit(offsets=[TopicPartition(given.topic, 0, 42)], asynchronous=False)
-    equal([each.offset for each in source.committed([TopicPartition(given.topic, 0)], timeout=_PATIENCE_S)], [42])
+def commit_step(configs: dict[str, Any], arguments: Task) -> None:
+    source = consumer(configs, f"{arguments.group}-alone")
+    source.assign([TopicPartition(arguments.topic, 0, OFFSET_BEGINNING)])
+    take(source, len(arguments.first))
+    source.commit(offsets=[TopicPartition(arguments.topic, 0, 42)], asynchronous=False)
+    equal(
+        [committed.offset for committed in source.committed([TopicPartition(arguments.topic, 0)], timeout=_PATIENCE_S)],
+        [42],
+    )
     source.close()
 
 
-def group_step(configs: dict[str, Any], given: Task, numbers: range) -> None:
-    member = consumer(configs, given.group)
-    member.subscribe([given.topic])
+def group_step(configs: dict[str, Any], arguments: Task, numbers: range) -> None:
+    member = consumer(configs, arguments.group)
+    member.subscribe([arguments.topic])
     same(take(member, len(numbers)), numbers)
     member.commit(asynchronous=False)
     member.close()
 
 
 def main() -> None:
-    given = task()
-    configs = common(given)
-    if "admin" not in given.lacks:
+    arguments = task()
+    configs = common(arguments)
+    if "admin" not in arguments.lacks:
         with step("admin"):
-            admin_step(configs, f"{given.topic}-made")
-    for codec, numbers in given.shares:
+            admin_step(configs, f"{arguments.topic}-made")
+    for codec, numbers in arguments.shares:
         with step(f"produce {codec}"):
-            produce(configs, given.topic, numbers, codec)
+            produce(configs, arguments.topic, numbers, codec)
     with step("fetch"):
-        source = consumer(configs, f"{given.group}-none")
-        source.assign([TopicPartition(given.topic, 0, OFFSET_BEGINNING)])
-        same(take(source, len(given.first)), given.first)
+        source = consumer(configs, f"{arguments.group}-none")
+        source.assign([TopicPartition(arguments.topic, 0, OFFSET_BEGINNING)])
+        same(take(source, len(arguments.first)), arguments.first)
     with step("offsets"):
-        equal(source.get_watermark_offsets(TopicPartition(given.topic, 0), _PATIENCE_S), (0, len(given.first)))
+        equal(source.get_watermark_offsets(TopicPartition(arguments.topic, 0), _PATIENCE_S), (0, len(arguments.first)))
         source.close()
-    if "commit" not in given.lacks:
+    if "commit" not in arguments.lacks:
         with step("commit"):
-            commit_step(configs, given)
-    if "group" not in given.lacks:
+            commit_step(configs, arguments)
+    if "group" not in arguments.lacks:
         with step("group"):
-            group_step(configs, given, given.first)
+            group_step(configs, arguments, arguments.first)
         with step("resume"):
-            produce(configs, given.topic, given.more, "none")
-            group_step(configs, given, given.more)
+            produce(configs, arguments.topic, arguments.more, "none")
+            group_step(configs, arguments, arguments.more)
 
 
 if __name__ == "__main__":

@@ -25,18 +25,18 @@ from tests.interop.clients.contract import Record, Task, equal, records, same, s
 _PATIENCE_S = 30
 
 
-def common(given: Task) -> dict[str, Any]:
-    configs: dict[str, Any] = {"bootstrap_servers": given.bootstrap}
-    if "api_version" in given.settings:
-        configs["api_version"] = tuple(int(part) for part in given.settings["api_version"].split("."))
+def common(arguments: Task) -> dict[str, Any]:
+    configs: dict[str, Any] = {"bootstrap_servers": arguments.bootstrap}
+    if "api_version" in arguments.settings:
+        configs["api_version"] = tuple(int(part) for part in arguments.settings["api_version"].split("."))
     return configs
 
 
-def produce(configs: dict[str, Any], given: Task, numbers: range, codec: str) -> None:
+def produce(configs: dict[str, Any], arguments: Task, numbers: range, codec: str) -> None:
     producer = KafkaProducer(**configs, compression_type=None if codec == "none" else codec, linger_ms=20)
-    sent = [producer.send(given.topic, value, key) for key, value in records(numbers, given.nulls)]
-    for each in sent:
-        each.get(timeout=_PATIENCE_S)
+    sent = [producer.send(arguments.topic, value, key) for key, value in records(numbers, arguments.nulls)]
+    for future in sent:
+        future.get(timeout=_PATIENCE_S)
     producer.close()
 
 
@@ -48,13 +48,13 @@ def consumer(configs: dict[str, Any], group: str | None) -> KafkaConsumer:
 
 def take(source: KafkaConsumer, count: int) -> list[Record]:
     """`count` records, and those of the next poll, which should be none."""
-    found: list[Record] = []
+    received: list[Record] = []
     deadline = time.monotonic() + _PATIENCE_S
-    while len(found) < count:
+    while len(received) < count:
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{len(found)} of {count} records came")
-        found += _poll(source, 100)
-    return found + _poll(source, 300)
+            raise TimeoutError(f"{len(received)} of {count} records came")
+        received += _poll(source, 100)
+    return received + _poll(source, 300)
 
 
 def _poll(source: KafkaConsumer, timeout_ms: int) -> list[Record]:
@@ -79,52 +79,52 @@ def admin_step(configs: dict[str, Any], topic: str) -> None:
     admin.close()
 
 
-def commit_step(configs: dict[str, Any], given: Task) -> None:
-    source = consumer(configs, f"{given.group}-alone")
-    partition = TopicPartition(given.topic, 0)
+def commit_step(configs: dict[str, Any], arguments: Task) -> None:
+    source = consumer(configs, f"{arguments.group}-alone")
+    partition = TopicPartition(arguments.topic, 0)
     source.assign([partition])
     source.commit({partition: offset_and_metadata(42)})
     equal(source.committed(partition), 42)
     source.close()
 
 
-def group_step(configs: dict[str, Any], given: Task, numbers: range) -> None:
-    member = consumer(configs, given.group)
-    member.subscribe([given.topic])
+def group_step(configs: dict[str, Any], arguments: Task, numbers: range) -> None:
+    member = consumer(configs, arguments.group)
+    member.subscribe([arguments.topic])
     same(take(member, len(numbers)), numbers)
     member.commit()
     member.close()
 
 
 def main() -> None:
-    given = task()
-    configs = common(given)
-    partition = TopicPartition(given.topic, 0)
-    if "admin" not in given.lacks:
+    arguments = task()
+    configs = common(arguments)
+    partition = TopicPartition(arguments.topic, 0)
+    if "admin" not in arguments.lacks:
         with step("admin"):
-            admin_step(configs, f"{given.topic}-made")
-    for codec, numbers in given.shares:
+            admin_step(configs, f"{arguments.topic}-made")
+    for codec, numbers in arguments.shares:
         with step(f"produce {codec}"):
-            produce(configs, given, numbers, codec)
+            produce(configs, arguments, numbers, codec)
     source = consumer(configs, None)
     source.assign([partition])
     with step("fetch"):
-        same(take(source, len(given.first)), given.first, given.nulls)
+        same(take(source, len(arguments.first)), arguments.first, arguments.nulls)
     with step("offsets"):
         source.seek_to_beginning(partition)
         equal(source.position(partition), 0)
         source.seek_to_end(partition)
-        equal(source.position(partition), len(given.first))
+        equal(source.position(partition), len(arguments.first))
     source.close()
-    if "commit" not in given.lacks:
+    if "commit" not in arguments.lacks:
         with step("commit"):
-            commit_step(configs, given)
-    if "group" not in given.lacks:
+            commit_step(configs, arguments)
+    if "group" not in arguments.lacks:
         with step("group"):
-            group_step(configs, given, given.first)
+            group_step(configs, arguments, arguments.first)
         with step("resume"):
-            produce(configs, given, given.more, "none")
-            group_step(configs, given, given.more)
+            produce(configs, arguments, arguments.more, "none")
+            group_step(configs, arguments, arguments.more)
 
 
 if __name__ == "__main__":

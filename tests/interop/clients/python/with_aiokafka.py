@@ -33,11 +33,11 @@ def consumer(bootstrap: str, group: str | None) -> AIOKafkaConsumer:
 
 async def take(source: AIOKafkaConsumer, count: int) -> list[Record]:
     """`count` records, and those of the next poll, which should be none."""
-    found: list[Record] = []
+    received: list[Record] = []
     async with asyncio.timeout(_PATIENCE_S):
-        while len(found) < count:
-            found += await _poll(source, 100)
-    return found + await _poll(source, 300)
+        while len(received) < count:
+            received += await _poll(source, 100)
+    return received + await _poll(source, 300)
 
 
 async def _poll(source: AIOKafkaConsumer, timeout_ms: int) -> list[Record]:
@@ -81,29 +81,29 @@ async def group_step(bootstrap: str, topic: str, group: str, numbers: range) -> 
 
 
 async def main() -> None:
-    given = task()
+    arguments = task()
     with step("admin"):
-        await admin_step(given.bootstrap, f"{given.topic}-made")
-    for codec, numbers in given.shares:
+        await admin_step(arguments.bootstrap, f"{arguments.topic}-made")
+    for codec, numbers in arguments.shares:
         with step(f"produce {codec}"):
-            await produce(given.bootstrap, given.topic, numbers, codec)
-    source = consumer(given.bootstrap, None)
+            await produce(arguments.bootstrap, arguments.topic, numbers, codec)
+    source = consumer(arguments.bootstrap, None)
     await source.start()
-    partition = TopicPartition(given.topic, 0)
+    partition = TopicPartition(arguments.topic, 0)
     with step("fetch"):
         source.assign([partition])
-        same(await take(source, len(given.first)), given.first)
+        same(await take(source, len(arguments.first)), arguments.first)
     with step("offsets"):
         equal((await source.beginning_offsets([partition]))[partition], 0)
-        equal((await source.end_offsets([partition]))[partition], len(given.first))
+        equal((await source.end_offsets([partition]))[partition], len(arguments.first))
     await source.stop()
     with step("commit"):
-        await commit_step(given.bootstrap, given.topic, f"{given.group}-alone")
+        await commit_step(arguments.bootstrap, arguments.topic, f"{arguments.group}-alone")
     with step("group"):
-        await group_step(given.bootstrap, given.topic, given.group, given.first)
+        await group_step(arguments.bootstrap, arguments.topic, arguments.group, arguments.first)
     with step("resume"):
-        await produce(given.bootstrap, given.topic, given.more, "none")
-        await group_step(given.bootstrap, given.topic, given.group, given.more)
+        await produce(arguments.bootstrap, arguments.topic, arguments.more, "none")
+        await group_step(arguments.bootstrap, arguments.topic, arguments.group, arguments.more)
 
 
 if __name__ == "__main__":

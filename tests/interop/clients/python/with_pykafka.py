@@ -21,18 +21,18 @@ def produce(topic: Any, numbers: range, codec: str) -> None:
 
 def take(source: Any, count: int) -> list[Record]:
     """`count` records, and one that follows them, which should not be there."""
-    found: list[Record] = []
+    received: list[Record] = []
     deadline = time.monotonic() + _PATIENCE_S
-    while len(found) < count and time.monotonic() < deadline:
-        _one(source, found)
-    _one(source, found)
-    return found
+    while len(received) < count and time.monotonic() < deadline:
+        _one(source, received)
+    _one(source, received)
+    return received
 
 
-def _one(source: Any, found: list[Record]) -> None:
+def _one(source: Any, received: list[Record]) -> None:
     message = source.consume()  # None after consumer_timeout_ms
     if message is not None:
-        found.append((message.partition_key, message.value))
+        received.append((message.partition_key, message.value))
 
 
 def created(client: KafkaClient, name: bytes) -> Any:
@@ -50,33 +50,33 @@ def created(client: KafkaClient, name: bytes) -> Any:
 
 
 def main() -> None:
-    given = task()
-    client = KafkaClient(hosts=given.bootstrap, broker_version=given.settings["version"])
-    topic = created(client, given.topic.encode())
-    for codec, numbers in given.shares:
+    arguments = task()
+    client = KafkaClient(hosts=arguments.bootstrap, broker_version=arguments.settings["version"])
+    topic = created(client, arguments.topic.encode())
+    for codec, numbers in arguments.shares:
         with step(f"produce {codec}"):
             produce(topic, numbers, codec)
     with step("fetch"):
         source = topic.get_simple_consumer(consumer_timeout_ms=1000)
-        same(take(source, len(given.first)), given.first)
+        same(take(source, len(arguments.first)), arguments.first)
         source.stop()
     with step("offsets"):
         equal(topic.earliest_available_offsets()[0].offset[0], 0)
-        equal(topic.latest_available_offsets()[0].offset[0], len(given.first))
+        equal(topic.latest_available_offsets()[0].offset[0], len(arguments.first))
     with step("commit"):
-        source = topic.get_simple_consumer(f"{given.group}-alone".encode(), consumer_timeout_ms=500)
+        source = topic.get_simple_consumer(f"{arguments.group}-alone".encode(), consumer_timeout_ms=500)
         take(source, 10)
         source.commit_offsets()
         # pykafka remembers the last record that was read, and commits the one after it.
         equal([held.offset for _, held in source.fetch_offsets()], [11])
         source.stop()
-    if "group" not in given.lacks:
-        for name, numbers in (("group", given.first), ("resume", given.more)):
+    if "group" not in arguments.lacks:
+        for name, numbers in (("group", arguments.first), ("resume", arguments.more)):
             with step(name):
                 if name == "resume":
                     produce(topic, numbers, "none")
                 member = topic.get_balanced_consumer(
-                    given.group.encode(),
+                    arguments.group.encode(),
                     managed=True,
                     consumer_timeout_ms=1000,
                     auto_offset_reset=OffsetType.EARLIEST,
