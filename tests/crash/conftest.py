@@ -128,14 +128,14 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture
 def rounds(request: pytest.FixtureRequest) -> int:
-    """How often a test that throws dice throws them."""
+    """The number of rounds of a test with random input."""
     return 3 * int(request.config.getoption("--soak"))
 
 
 @pytest.fixture
 def dice(request: pytest.FixtureRequest) -> random.Random:
     """Chance that can be had again: `--seed` takes what a failed test printed."""
-    given = request.config.getoption("--seed")
-    seed = random.randrange(1 << 32) if given is None else int(given)
+    option = request.config.getoption("--seed")
+    seed = random.randrange(1 << 32) if option is None else int(option)
     sys.stdout.write(f"--seed {seed}\n")
     return random.Random(seed)

@@ -1,4 +1,4 @@
-"""What is wrong with a history of transactions that append to lists and read them: after Jepsen's list-append (Elle).
+"""Anomalies in a history of transactions that append to lists and read them: after Jepsen's list-append (Elle).
 
 A key is a list that grows; every value is appended once in the whole history. The longest list that was read tells the order in
 which its values were appended. From that follows who wrote before whom (ww) and who read what of whom (wr):
@@ -6,7 +6,7 @@ which its values were appended. From that follows who wrote before whom (ww) and
     lost write        a transaction is committed, and the last read of a key lacks a value of it
     duplicate         a list holds a value twice
     forked            two reads of a key of which neither begins with the other
-    unknown value     a list holds what nobody appended
+    unknown value     a list holds a value that was never appended
     G0                writes of transactions in a circle: T1 before T2 here, T2 before T1 there
     G1a               a read holds a value of a transaction that was aborted
     G1b               a read ends with a value of a transaction that appended another one to the key after it
@@ -30,7 +30,7 @@ UNKNOWN: Final = "unknown"
 
 @dataclass
 class Transaction:
-    """What one transaction did, in order, and how it ended as far as its client knows."""
+    """The operations of one transaction, in order, and its outcome as far as its client knows."""
 
     name: str
     appends: list[tuple[int, int]] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Transaction:
 
 
 def anomalies(history: Sequence[Transaction], final: Mapping[int, Sequence[int]]) -> list[str]:
-    """What is wrong, one line each; `final` is what the lists hold when everything is over. None of them may hold a value of an
+    """Return the anomalies, one line each; `final` is the content of the lists at the end. None of them may hold a value of an
     aborted transaction, and all reads must be beginnings of them.
     """
     writer: dict[tuple[int, int], Transaction] = {}
@@ -51,24 +51,24 @@ def anomalies(history: Sequence[Transaction], final: Mapping[int, Sequence[int]]
             writer[append] = transaction
     reads = [(transaction.name, key, values) for transaction in history for key, values in transaction.reads]
     reads += [("the last read", key, list(values)) for key, values in final.items()]
-    found = []
+    problems = []
     for who, key, values in reads:
-        found += [f"duplicate: {who} read {value} twice in {key}" for value in _repeated(values)]
-        found += _read_wrongly(who, key, values, writer)
+        problems += [f"duplicate: {who} read {value} twice in {key}" for value in _repeated(values)]
+        problems += _read_wrongly(who, key, values, writer)
         if list(final.get(key, ()))[: len(values)] != values:
-            found.append(f"forked: {who} read {values} in {key}, which is {list(final.get(key, ()))} in the end")
+            problems.append(f"forked: {who} read {values} in {key}, which is {list(final.get(key, ()))} in the end")
     for transaction in history:
         if transaction.outcome == COMMITTED:
-            found += [
+            problems += [
                 f"lost write: {value} of {transaction.name} is not in {key}"
                 for key, value in transaction.appends
                 if value not in final.get(key, ())
             ]
     writes = _edges_of_writes(final, writer)
-    found += [f"G0: {' -> '.join(circle)}" for circle in _circles(writes)]
-    if not any(line.startswith("G0") for line in found):
-        found += [f"G1c: {' -> '.join(circle)}" for circle in _circles(writes | _edges_of_reads(history, writer))]
-    return found
+    problems += [f"G0: {' -> '.join(circle)}" for circle in _circles(writes)]
+    if not any(line.startswith("G0") for line in problems):
+        problems += [f"G1c: {' -> '.join(circle)}" for circle in _circles(writes | _edges_of_reads(history, writer))]
+    return problems
 
 
 def _repeated(values: Iterable[int]) -> list[int]:
@@ -84,19 +84,19 @@ def _repeated(values: Iterable[int]) -> list[int]:
 def _read_wrongly(
     who: str, key: int, values: Sequence[int], writer: Mapping[tuple[int, int], Transaction]
 ) -> list[str]:
-    found = []
+    problems = []
     for value in values:
         by = writer.get((key, value))
         if by is None:
-            found.append(f"unknown value: {who} read {value} in {key}")
+            problems.append(f"unknown value: {who} read {value} in {key}")
         elif by.outcome == ABORTED:
-            found.append(f"G1a: {who} read {value} of {by.name} in {key}")
+            problems.append(f"G1a: {who} read {value} of {by.name} in {key}")
     by = writer.get((key, values[-1])) if values else None
     if by is not None:
         last = [value for where, value in by.appends if where == key][-1]
         if last != values[-1] and last not in values:
-            found.append(f"G1b: {who} read {values[-1]} of {by.name} last in {key}, which appended {last} after it")
-    return found
+            problems.append(f"G1b: {who} read {values[-1]} of {by.name} last in {key}, which appended {last} after it")
+    return problems
 
 
 Edges = set[tuple[str, str]]

@@ -13,8 +13,10 @@ _PATIENCE_S = 60
 
 def create(servers: str, topic: str, partitions: int, **configs: str) -> None:
     admin = AdminClient({"bootstrap.servers": servers})
-    wanted = NewTopic(topic, partitions, 1, config={name.replace("_", "."): value for name, value in configs.items()})
-    for created in admin.create_topics([wanted]).values():
+    new_topic = NewTopic(
+        topic, partitions, 1, config={name.replace("_", "."): value for name, value in configs.items()}
+    )
+    for created in admin.create_topics([new_topic]).values():
         assert created.result(timeout=30) is None
 
 
@@ -90,19 +92,19 @@ def read_all(servers: str, topic: str, partitions: int) -> dict[int, list[tuple[
     parts = [TopicPartition(topic, index, 0) for index in range(partitions)]
     ends = {part.partition: _end(consumer, part) for part in parts}
     consumer.assign(parts)
-    found: dict[int, list[tuple[int, int]]] = {index: [] for index in range(partitions)}
+    records: dict[int, list[tuple[int, int]]] = {index: [] for index in range(partitions)}
     deadline = time.monotonic() + _PATIENCE_S
-    while any(end and (not found[index] or found[index][-1][0] < end - 1) for index, end in ends.items()):
-        assert time.monotonic() < deadline, f"{[len(each) for each in found.values()]} of {ends}"
+    while any(end and (not records[index] or records[index][-1][0] < end - 1) for index, end in ends.items()):
+        assert time.monotonic() < deadline, f"{[len(rows) for rows in records.values()]} of {ends}"
         for message in consumer.consume(1000, timeout=0.05):
             partition, offset, value = message.partition(), message.offset(), message.value()
             assert message.error() is None, message.error()
             assert partition is not None
             assert offset is not None
             assert value is not None
-            found[partition].append((offset, number_of(value)))
+            records[partition].append((offset, number_of(value)))
     consumer.close()
-    return found
+    return records
 
 
 def _end(consumer: Consumer, part: TopicPartition) -> int:

@@ -54,8 +54,8 @@ class ReplicatedCluster:
 
     def live(self) -> set[int]:
         """Return the brokers that are listed, and whose port accepts connections."""
-        found = self.metadata()
-        return set() if found is None else {node for node in found.brokers if self._accepts(node)}
+        metadata = self.metadata()
+        return set() if metadata is None else {node for node in metadata.brokers if self._accepts(node)}
 
     def _accepts(self, node_id: int) -> bool:
         try:
@@ -66,10 +66,10 @@ class ReplicatedCluster:
 
     def is_whole(self) -> bool:
         """Return True if all brokers are live, and all replicas of all partitions in sync."""
-        found = self.metadata()
-        if found is None or set(found.brokers) != set(NODES):
+        metadata = self.metadata()
+        if metadata is None or set(metadata.brokers) != set(NODES):
             return False
-        partitions = [row for topic in found.topics.values() for row in topic.partitions.values()]
+        partitions = [row for topic in metadata.topics.values() for row in topic.partitions.values()]
         return all(row.leader in NODES and len(row.isrs) == len(NODES) for row in partitions)
 
     def wait_until_whole(self) -> float:
@@ -81,12 +81,12 @@ class ReplicatedCluster:
 
     def _incomplete(self) -> dict[str, tuple[int, list[int]]] | str:
         """Return leader and ISR of the partitions that lack some; or that no broker answers."""
-        found = self.metadata()
-        if found is None:
+        metadata = self.metadata()
+        if metadata is None:
             return "no broker answers"
         return {
             f"{topic.topic}-{row.id}": (row.leader, row.isrs)
-            for topic in found.topics.values()
+            for topic in metadata.topics.values()
             for row in topic.partitions.values()
             if row.leader not in NODES or len(row.isrs) < len(NODES)
         }
@@ -146,9 +146,9 @@ class ReplicatedCluster:
         self._kill(*NODES)
 
     def _kill_controller(self) -> None:
-        found = self.metadata()
-        if found is not None and found.controller_id in NODES:
-            self._kill(found.controller_id)
+        metadata = self.metadata()
+        if metadata is not None and metadata.controller_id in NODES:
+            self._kill(metadata.controller_id)
 
     def _pause(self) -> None:
         """Stop a process for some seconds, sometimes longer than its session: it does not know that it was fenced."""

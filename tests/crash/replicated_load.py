@@ -178,13 +178,13 @@ class Numbered(Worker):
     def check(self, rows: list[list[Row]]) -> None:
         """Compare the records of the topic with those that were acknowledged."""
         assert self.count == self.sent
-        for index, found in enumerate(rows):
-            by_offset = dict(found)
+        for index, records in enumerate(rows):
+            by_offset = dict(records)
             lost = {offset for offset, value in self.acknowledged[index].items() if by_offset.get(offset) != value}
             assert not lost, f"{self._topic}-{index}: acknowledged records are lost at {sorted(lost)[:10]}"
-            values = [int(value) for _, value in found]
+            values = [int(value) for _, value in records]
             expected = list(range(index, self.sent, PARTITIONS))
-            pairs = zip(found, expected, strict=False)
+            pairs = zip(records, expected, strict=False)
             wrong = [(offset, value) for (offset, value), number in pairs if int(value) != number]
             assert values == expected, f"{self._topic}-{index}: duplicates or another order, from {wrong[:3]} on"
 
@@ -290,8 +290,8 @@ class Transactions(Worker):
 
 def check_transactions(topic: str, rows: list[list[Row]], outcomes: Sequence[str]) -> None:
     """Compare committed records with the outcomes of transactions, of which each wrote its number to all partitions."""
-    values = [[int(value) for _, value in found] for found in rows]
-    assert all(found == values[0] for found in values), f"torn transactions: {_torn(values)}"
+    values = [[int(value) for _, value in records] for records in rows]
+    assert all(records == values[0] for records in values), f"torn transactions: {_torn(values)}"
     assert values[0] == sorted(set(values[0])), f"{topic}: duplicates or another order"
     present = set(values[0])
     for number, outcome in enumerate(outcomes):
@@ -301,7 +301,7 @@ def check_transactions(topic: str, rows: list[list[Row]], outcomes: Sequence[str
 
 def _torn(values: list[list[int]]) -> list[int]:
     everywhere = set(values[0]).intersection(*values)
-    return sorted({value for found in values for value in found} - everywhere)[:10]
+    return sorted({value for numbers in values for value in numbers} - everywhere)[:10]
 
 
 class Member(Worker):
@@ -387,8 +387,8 @@ class Group:
 
     def check(self, rows: list[list[Row]]) -> None:
         """Compare what was read with the topic, and the committed offsets with those that were acknowledged."""
-        for index, found in enumerate(rows):
-            by_offset = dict(found)
+        for index, records in enumerate(rows):
+            by_offset = dict(records)
             gone = {offset for offset, value in self.seen[index].items() if by_offset.get(offset) != value}
             assert not gone, f"{self._topic}-{index}: a consumer has read what is lost at {sorted(gone)[:10]}"
         consumer = Consumer({"bootstrap.servers": self._servers, "group.id": _READERS})
@@ -449,5 +449,5 @@ class Shares(Worker):
     def check(self, rows: list[list[Row]]) -> None:
         """Compare what was delivered with the topic."""
         assert not self.again, f"delivered again after they were accepted: {self.again[:10]}"
-        expected = {(index, offset) for index, found in enumerate(rows) for offset, _ in found}
+        expected = {(index, offset) for index, records in enumerate(rows) for offset, _ in records}
         assert self.delivered == expected, f"not delivered: {sorted(expected - self.delivered)[:10]}"

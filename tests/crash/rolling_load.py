@@ -50,8 +50,8 @@ class Ledger(Worker):
 
     def check(self, rows: list[list[Row]]) -> None:
         """Compare the committed records of the topic with the transactions, each of which was committed."""
-        for index, found in enumerate(rows):
-            values = [int(value) for _, value in found]
+        for index, records in enumerate(rows):
+            values = [int(value) for _, value in records]
             assert values == list(range(self.count)), f"{self._topic}-{index} differs from {self.count} transactions"
 
 
@@ -102,16 +102,16 @@ class Reader(Worker):
     def has_read(self, rows: list[list[Row]]) -> bool:
         """Return True when it has read as much as there is."""
         assert self.is_alive(), self.failure
-        return all(len(own) >= len(found) for own, found in zip(self.read, rows, strict=True))
+        return all(len(own) >= len(records) for own, records in zip(self.read, rows, strict=True))
 
     def missing(self, rows: list[list[Row]]) -> list[int]:
         """Return how many records it has not read of each partition."""
-        return [len(found) - len(own) for own, found in zip(self.read, rows, strict=True)]
+        return [len(records) - len(own) for own, records in zip(self.read, rows, strict=True)]
 
     def check(self, rows: list[list[Row]]) -> None:
         """Compare what was read with the topic: each record once, and in order."""
-        for index, (own, found) in enumerate(zip(self.read, rows, strict=True)):
-            assert own == found, f"{self._topic}-{index}: {type(self).__name__} has read other records"
+        for index, (own, records) in enumerate(zip(self.read, rows, strict=True)):
+            assert own == records, f"{self._topic}-{index}: {type(self).__name__} has read other records"
         assert self.commits > 0
 
 
@@ -199,7 +199,7 @@ class ShareReader(Worker):
 
     def missing(self, rows: list[list[Row]]) -> set[tuple[int, int]]:
         """Return the records that were not delivered. An acknowledgement without an answer may have been written."""
-        return {(index, offset) for index, found in enumerate(rows) for offset, _ in found} - self.delivered
+        return {(index, offset) for index, records in enumerate(rows) for offset, _ in records} - self.delivered
 
     def check(self, rows: list[list[Row]]) -> None:
         """Compare what was delivered with the topic."""

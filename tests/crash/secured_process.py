@@ -37,7 +37,7 @@ class SecuredProcess:
             raise AssertionError(self.log())
 
     def log(self) -> str:
-        """What the broker has logged so far."""
+        """Return the log of the broker so far."""
         return self._log.read_text(encoding="utf-8")
 
     def wait_for_log(self, text: str, within_s: float = 20) -> None:

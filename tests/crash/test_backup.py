@@ -63,11 +63,11 @@ def test_a_copy_of_a_running_broker_has_what_was_acknowledged_before(tmp_path: P
     assert document["partitions"] == 3
     assert document["bytes"] > 20_000
     with EmbeddedBroker(data_dir=tmp_path / "copy") as copy:
-        found = values(copy, "t", 3)
+        copied = values(copy, "t", 3)
         with Admin(bootstrap_servers=copy.bootstrap_servers) as admin:
             assert set(admin.list_topics(internal=False)) == {"t"}
-    assert len(set(found)) == len(found)
-    assert set(range(20_000)) <= set(found)
+    assert len(set(copied)) == len(copied)
+    assert set(range(20_000)) <= set(copied)
 
 
 def backup_while_the_metadata_changes(data: Path, copy: Path) -> str:

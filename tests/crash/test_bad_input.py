@@ -1,4 +1,4 @@
-"""What is wrong outside of the program is said in one line, without a traceback."""
+"""Errors from outside of the program are reported in one line, without a traceback."""
 
 import os
 import re
@@ -45,16 +45,16 @@ def refused(*arguments: str, code: int = 1, cwd: Path | None = None) -> str:
 def test_a_busy_port(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        said = refused("--listen", f"127.0.0.1:{port}", "--data-dir", str(tmp_path / "data"))
-    assert said == f"ottla: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+        output = refused("--listen", f"127.0.0.1:{port}", "--data-dir", str(tmp_path / "data"))
+    assert output == f"ottla: cannot listen on 127.0.0.1:{port}: Address already in use\n"
 
 
 def test_metrics_where_they_cannot_be(tmp_path: Path) -> None:
     data = ("--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data"))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        said = refused(*data, "--metrics", f"127.0.0.1:{port}")
-    assert said == f"ottla: cannot serve metrics on 127.0.0.1:{port}: Address already in use\n"
+        output = refused(*data, "--metrics", f"127.0.0.1:{port}")
+    assert output == f"ottla: cannot serve metrics on 127.0.0.1:{port}: Address already in use\n"
     assert "--metrics requires HOST:PORT, not '9464'" in refused(*data, "--metrics", "9464", code=2)
 
 
@@ -96,20 +96,20 @@ def test_a_directory_of_another_cluster(tmp_path: Path, start: Start) -> None:
     for name in ("one", "two"):
         start(data_dir=tmp_path / name).stop()
     (tmp_path / "one" / "meta.properties").write_bytes((tmp_path / "two" / "meta.properties").read_bytes())
-    said = refused("--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "one"))
-    assert "belongs to node 1 of cluster" in said
+    output = refused("--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "one"))
+    assert "belongs to node 1 of cluster" in output
 
 
 def test_a_directory_of_another_node(tmp_path: Path, start: Start) -> None:
     start(data_dir=tmp_path / "one").stop()
-    said = refused("--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "one"), "-o", "node.id=7")
-    assert "this is node 7" in said
+    output = refused("--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "one"), "-o", "node.id=7")
+    assert "this is node 7" in output
 
 
 def test_a_second_broker_on_the_same_directory(start: Start) -> None:
     first = start()
-    said = refused("--listen", "127.0.0.1:0", "--data-dir", str(first.data_dir))
-    assert said == f"ottla: {first.data_dir} is in use by another broker: stop it, or give another --data-dir\n"
+    output = refused("--listen", "127.0.0.1:0", "--data-dir", str(first.data_dir))
+    assert output == f"ottla: {first.data_dir} is in use by another broker: stop it, or give another --data-dir\n"
     assert first.wire().send(ApiVersionsRequest(), 0).error_code == 0
 
 
@@ -127,9 +127,9 @@ def test_a_damaged_checkpoint_is_written_again(tmp_path: Path, start: Start) -> 
     start(data_dir=data).stop()
     path = data / "recovery-point-offset-checkpoint"
     path.write_text("0\n7\nnonsense\n")
-    said = start(data_dir=data).stop()
-    assert f"{path}: not a checkpoint" in said
-    assert "all records are checked" in said
+    output = start(data_dir=data).stop()
+    assert f"{path}: not a checkpoint" in output
+    assert "all records are checked" in output
     assert path.read_text() == "0\n0\n"
 
 
@@ -194,8 +194,8 @@ def test_listeners_are_given_once(tmp_path: Path) -> None:
 )
 def test_a_class_that_is_not_there_keeps_the_broker_from_starting(tmp_path: Path, config: str, reason: str) -> None:
     """Once a made-up assignor made every heartbeat of a consumer group fail. The first five texts are Apache Kafka's."""
-    said = refused("-o", config, "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data"))
-    assert said == f"ottla: {reason.format('configuration ' + config.partition('=')[0])}\n"
+    output = refused("-o", config, "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data"))
+    assert output == f"ottla: {reason.format('configuration ' + config.partition('=')[0])}\n"
 
 
 def test_an_authorizer_that_ottla_does_not_have_is_refused(tmp_path: Path) -> None:

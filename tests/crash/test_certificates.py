@@ -44,9 +44,9 @@ def served(port: int, directory: Path) -> bytes:
         socket.create_connection(("127.0.0.1", port), timeout=10) as plain,
         context.wrap_socket(plain, server_hostname="127.0.0.1") as tls,
     ):
-        found = tls.getpeercert(binary_form=True)
-    assert found is not None
-    return found
+        certificate = tls.getpeercert(binary_form=True)
+    assert certificate is not None
+    return certificate
 
 
 @pytest.fixture

@@ -18,17 +18,17 @@ def newest(servers: str) -> dict[bytes, bytes]:
     """The topic read from its beginning, later records over earlier ones; and at most a few that are superseded."""
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "r", "enable.partition.eof": True})
     consumer.assign([TopicPartition("compacted", 0, 0)])
-    found: dict[bytes, bytes] = {}
+    values: dict[bytes, bytes] = {}
     while True:
         message = consumer.poll(30)
         assert message is not None
         if message.error() is not None:
             consumer.close()
-            return found
+            return values
         key, value = message.key(), message.value()
         assert isinstance(key, bytes)
         assert isinstance(value, bytes)
-        found[key] = value
+        values[key] = value
 
 
 def committed(servers: str) -> int:

@@ -25,7 +25,7 @@ from .conftest import Process, Start
 
 
 def alive(wire: Wire) -> bool:
-    """Whether the broker answers on this connection."""
+    """Return whether the broker answers on this connection."""
     try:
         return bool(wire.send(ApiVersionsRequest(), 0).error_code == 0)
     except (Closed, OSError):
@@ -155,7 +155,7 @@ def test_a_slow_reader_does_not_fill_the_memory(start: Start) -> None:
 
 
 def seconds_of_cpu(process: Process) -> float:
-    """What the broker has used so far."""
+    """Return the CPU time that the broker has used so far."""
     fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -183,6 +183,6 @@ def test_a_broker_without_descriptors_neither_spins_nor_loses_its_disk(start: St
     second = broker.wire()
     assert alive(second)
     assert created(second, "without") == NONE
-    said = broker.stop()
-    assert said.count("cannot accept connections: Too many open files") == 1
-    assert "/data is offline" not in said
+    output = broker.stop()
+    assert output.count("cannot accept connections: Too many open files") == 1
+    assert "/data is offline" not in output

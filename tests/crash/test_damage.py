@@ -1,5 +1,5 @@
-"""Bytes that a medium has changed behind the broker's back, in what was acknowledged long ago: told, not served, and nobody
-else is hurt."""
+"""Bytes that a medium has changed later, in records acknowledged long ago: they are reported, not served, and other
+records stay available."""
 
 import shutil
 from pathlib import Path
@@ -23,8 +23,8 @@ def fetched(wire: Wire, index: int, offset: int) -> tuple[int, int]:
     request = FetchRequest(
         max_wait_ms=100, min_bytes=1, max_bytes=100_000, topics=[FetchTopic(topic=TOPIC, partitions=[part])]
     )
-    found = wire.send(request, 11).responses[0].partitions[0]
-    return int(found.error_code), len(found.records or b"")
+    partition = wire.send(request, 11).responses[0].partitions[0]
+    return int(partition.error_code), len(partition.records or b"")
 
 
 def second_batch(segment: Path) -> int:
@@ -106,8 +106,8 @@ def test_damaged_small_files_are_written_again(start: Start) -> None:
         path.write_bytes(data)
     process = start()
     assert all(fetched(process.wire(), index, 0)[1] > 0 for index in range(2))
-    said = process.stop().splitlines()
-    assert [f" {path}" in line for path, line in zip(damaged, said, strict=True)] == [True] * 4
+    lines = process.stop().splitlines()
+    assert [f" {path}" in line for path, line in zip(damaged, lines, strict=True)] == [True] * 4
     process = start()
     assert all(fetched(process.wire(), index, 0)[1] > 0 for index in range(2))
     assert process.stop() == ""
@@ -132,6 +132,6 @@ def test_a_topic_is_created_again_after_kill_9_during_its_deletion(start: Start)
     more.until(lambda: more.count >= 100)
     more.flush()
     assert all(min(offsets.values()) == 0 for offsets in more.acknowledged.values())
-    said = process.stop()
-    assert "offline" not in said
-    assert f"{data_dir / TOPIC}-0 is no partition of this cluster" in said
+    output = process.stop()
+    assert "offline" not in output
+    assert f"{data_dir / TOPIC}-0 is no partition of this cluster" in output

@@ -33,8 +33,8 @@ def etcd(tmp_path: Path) -> Iterator[EtcdServer]:
 
 
 def url(etcd: EtcdServer, directory: Path, *names: str) -> str:
-    given = {"cacert": "ca.pem", "cert": "client.pem", "key": "client.key"}
-    parameters = "&".join(f"{name}={directory / given[name]}" for name in names)
+    files = {"cacert": "ca.pem", "cert": "client.pem", "key": "client.key"}
+    parameters = "&".join(f"{name}={directory / files[name]}" for name in names)
     return etcd.url().replace("etcd://", "etcds://") + (f"?{parameters}" if parameters else "")
 
 

@@ -42,15 +42,15 @@ def with_two(start: Start, tmp_path: Path, **limits: Any) -> Process:
 
 
 def lies(wire: Wire) -> dict[int, list[tuple[str, bool]]]:
-    """Where each partition of the topic lies, as (name of the directory, still a copy)."""
-    found: dict[int, list[tuple[str, bool]]] = {}
+    """Return the place of each partition of the topic, as (name of the directory, still a copy)."""
+    places: dict[int, list[tuple[str, bool]]] = {}
     for result in wire.send(DescribeLogDirsRequest(topics=None), 4).results:
         for topic in result.topics:
             for part in topic.partitions:
                 if topic.name == TOPIC:
                     at = Path(result.log_dir).name, part.is_future_key
-                    found.setdefault(part.partition_index, []).append(at)
-    return found
+                    places.setdefault(part.partition_index, []).append(at)
+    return places
 
 
 def move(wire: Wire, path: Path, *indexes: int) -> set[int]:
@@ -59,9 +59,9 @@ def move(wire: Wire, path: Path, *indexes: int) -> set[int]:
     return {part.error_code for topic in answer.results for part in topic.partitions}
 
 
-def lost(numbers: Numbers, found: dict[int, list[tuple[int, int]]]) -> list[int]:
+def lost(numbers: Numbers, contents: dict[int, list[tuple[int, int]]]) -> list[int]:
     """Numbers that were acknowledged and are not where they were said to be."""
-    there = {index: set(records) for index, records in found.items()}
+    there = {index: set(records) for index, records in contents.items()}
     return [
         number
         for index, acknowledged in numbers.acknowledged.items()
@@ -84,14 +84,14 @@ def test_partitions_move_while_they_are_written_to(start: Start, tmp_path: Path)
         numbers.until(lambda: all(at == [(name, False)] for at in lies(wire).values()))  # noqa: B023
         numbers.until(lambda: numbers.count >= count + 500)  # noqa: B023
     numbers.flush()
-    found = read_all(process.bootstrap_servers, TOPIC, PARTITIONS)
-    assert lost(numbers, found) == []
+    contents = read_all(process.bootstrap_servers, TOPIC, PARTITIONS)
+    assert lost(numbers, contents) == []
     assert not [
         path for path in (tmp_path / "more").iterdir() if path.name.startswith(f"{TOPIC}-") and path.suffix == ""
     ]
     assert process.stop() == ""
     again = with_two(start, tmp_path)
-    assert read_all(again.bootstrap_servers, TOPIC, PARTITIONS) == found
+    assert read_all(again.bootstrap_servers, TOPIC, PARTITIONS) == contents
     assert again.stop() == ""
 
 
@@ -122,16 +122,16 @@ def produce(wire: Wire, index: int, size: int) -> int:
 
 
 def codes_of(wire: Wire, index: int) -> dict[str, int]:
-    """What a client is told of a partition whose directory failed."""
+    """Return the error codes that a client receives for a partition whose directory failed."""
     (topic,) = wire.send(MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]), 9).topics
     part = next(part for part in topic.partitions if part.partition_index == index)
     assert (part.leader_id, part.isr_nodes, part.offline_replicas) == (-1, [], [1])
     offsets = ListOffsetsTopic(name=TOPIC, partitions=[ListOffsetsPartition(partition_index=index, timestamp=-1)])
     listed = wire.send(ListOffsetsRequest(replica_id=-1, topics=[offsets]), 5)
-    wanted = FetchTopic(
+    fetch_topic = FetchTopic(
         topic=TOPIC, partitions=[FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=100)]
     )
-    fetched = wire.send(FetchRequest(max_wait_ms=5000, min_bytes=1, max_bytes=1000, topics=[wanted]), 11)
+    fetched = wire.send(FetchRequest(max_wait_ms=5000, min_bytes=1, max_bytes=1000, topics=[fetch_topic]), 11)
     return {
         "metadata": part.error_code,
         "list offsets": listed.topics[0].partitions[0].error_code,
@@ -164,13 +164,13 @@ def test_a_full_disk_takes_its_directory_offline_and_nothing_else(start: Start, 
         assert codes_of(wire, index) == OFFLINE
     for index in others:
         assert produce(wire, index, 10) == NONE
-    states = {Path(each.log_dir).name: each for each in wire.send(DescribeLogDirsRequest(topics=None), 4).results}
+    states = {Path(result.log_dir).name: result for result in wire.send(DescribeLogDirsRequest(topics=None), 4).results}
     assert (states[failed].error_code, states[failed].topics) == (KAFKA_STORAGE_ERROR, [])
     assert move(wire, tmp_path / failed, others[0]) == {KAFKA_STORAGE_ERROR}
     assert move(wire, tmp_path / where[others[0]], full) == {KAFKA_STORAGE_ERROR}
-    said = process.stop()
-    assert f"{tmp_path / failed} is offline: File too large" in said
-    assert said.count("offline") == 1
+    output = process.stop()
+    assert f"{tmp_path / failed} is offline: File too large" in output
+    assert output.count("offline") == 1
     again = with_two(start, tmp_path)
     assert [len(part) for _, part in sorted(read_all(again.bootstrap_servers, TOPIC, PARTITIONS).items())] == [
         6 if index == full else 1 if index in others else 0 for index in range(PARTITIONS)
@@ -180,11 +180,11 @@ def test_a_full_disk_takes_its_directory_offline_and_nothing_else(start: Start, 
 
 
 def coordinators(wire: Wire, groups: list[str]) -> dict[str, tuple[int, int]]:
-    """What FindCoordinator says of each group, and what its coordinator does."""
-    found = wire.send(FindCoordinatorRequest(coordinator_keys=groups), 4).coordinators
+    """Return the error codes of FindCoordinator for each group, and of its coordinator."""
+    rows = wire.send(FindCoordinatorRequest(coordinator_keys=groups), 4).coordinators
     asked = [OffsetFetchRequestGroup(group_id=group, topics=[]) for group in groups]
     answered = wire.send(OffsetFetchRequest(groups=asked), 8).groups
-    return {one.key: (one.error_code, other.error_code) for one, other in zip(found, answered, strict=True)}
+    return {one.key: (one.error_code, other.error_code) for one, other in zip(rows, answered, strict=True)}
 
 
 def test_a_full_disk_takes_its_coordinators_with_it(start: Start, tmp_path: Path) -> None:
@@ -229,8 +229,8 @@ def test_a_missing_directory_takes_its_partitions_with_it(start: Start, tmp_path
     (tmp_path / "more").unlink()
     (tmp_path / "unplugged").rename(tmp_path / "more")
     again = with_two(start, tmp_path)
-    found = read_all(again.bootstrap_servers, TOPIC, PARTITIONS)
-    assert {index: len(part) for index, part in found.items()} == {
+    contents = read_all(again.bootstrap_servers, TOPIC, PARTITIONS)
+    assert {index: len(part) for index, part in contents.items()} == {
         index: 1 if name == "more" else 2 for index, name in there.items()
     }
     assert again.stop() == ""
@@ -263,8 +263,8 @@ def test_records_of_a_recreated_topic_survive_the_return_of_its_old_disk(start: 
     (tmp_path / "unplugged").rename(tmp_path / "more")
     process = with_two(start, tmp_path)
     assert read_all(process.bootstrap_servers, TOPIC, 1) == before
-    said = process.stop()
+    output = process.stop()
     (stray,) = tmp_path.glob("*/*-stray")
     assert stray.parent.name == "more"
-    assert said.count("\n") == 1
-    assert f"{tmp_path / 'more' / TOPIC}-0 belongs to another topic of the same name: it is {stray.name} now" in said
+    assert output.count("\n") == 1
+    assert f"{tmp_path / 'more' / TOPIC}-0 belongs to another topic of the same name: it is {stray.name} now" in output

@@ -56,9 +56,9 @@ def test_a_producer_misses_its_records(damage: Callable[[Rows], object], message
     ("damage", "message"),
     [
         (lambda rows: rows[0].pop(), "torn transactions"),
-        (lambda rows: [found.pop(0) for found in rows], "transaction 0 was committed"),
-        (lambda rows: [found.insert(1, (2, b"1")) for found in rows], "transaction 1 was aborted"),
-        (lambda rows: [found.insert(0, (9, b"2")) for found in rows], "duplicates or another order"),
+        (lambda rows: [records.pop(0) for records in rows], "transaction 0 was committed"),
+        (lambda rows: [records.insert(1, (2, b"1")) for records in rows], "transaction 1 was aborted"),
+        (lambda rows: [records.insert(0, (9, b"2")) for records in rows], "duplicates or another order"),
     ],
 )
 def test_transactions_are_whole(damage: Callable[[Rows], object], message: str) -> None:
@@ -73,8 +73,8 @@ def test_transactions_are_whole(damage: Callable[[Rows], object], message: str) 
 
 def test_a_group_has_read_what_is_lost() -> None:
     group = Group("", "orders", "classic")
-    for seen, found in zip(group.seen, numbers(), strict=True):
-        seen.update(found)
+    for seen, records in zip(group.seen, numbers(), strict=True):
+        seen.update(records)
     rows = numbers()
     rows[1].pop()
     with pytest.raises(AssertionError, match="a consumer has read what is lost"):
@@ -94,7 +94,7 @@ def test_a_partition_has_two_owners_or_none(owned: tuple[set[int], set[int]], mo
 
 def test_a_share_group_gets_all_records_and_none_after_it_was_accepted() -> None:
     shares = Shares("", "jobs")
-    shares.delivered = {(index, offset) for index, found in enumerate(numbers()) for offset, _ in found}
+    shares.delivered = {(index, offset) for index, records in enumerate(numbers()) for offset, _ in records}
     shares.check(numbers())
     shares.delivered.remove((2, 1))
     with pytest.raises(AssertionError, match="not delivered"):

@@ -152,7 +152,7 @@ def test_a_broker_that_is_cut_off_is_replaced(cluster: ReplicatedCluster) -> Non
         outcomes = []
 
         def is_appended_or_refused() -> bool:
-            """Whether the new leader knows that it leads; a broker that does not yet appends nothing."""
+            """Return whether the new leader knows that it leads; a broker that does not yet appends nothing."""
             outcomes.append(append(brokers.direct[leader(wire)], b"kept"))
             return outcomes[-1] != NOT_LEADER_OR_FOLLOWER
 

@@ -14,8 +14,8 @@ OLD = build([Record(0, 1_000_000, None, bytes(1000))])
 
 
 def earliest(topic: Topic) -> int:
-    wanted = ListOffsetsTopic(name=topic.name, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-2)])
-    answer = topic.wire.send(ListOffsetsRequest(replica_id=-1, topics=[wanted]), 5)
+    query = ListOffsetsTopic(name=topic.name, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-2)])
+    answer = topic.wire.send(ListOffsetsRequest(replica_id=-1, topics=[query]), 5)
     return int(answer.topics[0].partitions[0].offset)
 
 

@@ -29,7 +29,7 @@ from .rolling_load import (
 
 @pytest.fixture
 def rounds(request: pytest.FixtureRequest) -> int:
-    """How often every broker is restarted: more than once with `--soak`."""
+    """The number of restarts of every broker: more than one with `--soak`."""
     return min(2, int(request.config.getoption("--soak")))
 
 

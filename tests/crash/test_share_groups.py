@@ -57,8 +57,8 @@ def test_whenever_it_dies(tmp_path: Path, rounds: int, dice: random.Random) -> N
             members = [ShareMember(broker.wire(), group) for _ in range(2)]
             for _ in range(dice.randrange(1, 6)):
                 member = dice.choice(members)
-                found = member.fetch(topic, max_records=dice.randrange(1, 20), max_wait_ms=50, min_bytes=1)
-                for first, last, _ in found[0].acquired if 0 in found else ():
+                partitions = member.fetch(topic, max_records=dice.randrange(1, 20), max_wait_ms=50, min_bytes=1)
+                for first, last, _ in partitions[0].acquired if 0 in partitions else ():
                     assert not accepted & set(range(first, last + 1))
                     middle = dice.randint(first, last)
                     kind = dice.choice((ACCEPT, ACCEPT, RELEASE))

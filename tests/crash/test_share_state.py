@@ -89,11 +89,11 @@ def test_delivery_states_survive_kill_9(start: Start, dice: random.Random, optio
                 complete=dice.randrange(5),
             )
             assert written == ("NONE", None)
-        told = [read(wire, group_id, topic.id, partition, leader_epoch=2) for partition in range(3)]
+        states = [read(wire, group_id, topic.id, partition, leader_epoch=2) for partition in range(3)]
         stood = [summary(wire, group_id, topic.id, partition) for partition in range(3)]
         process = again(start, process, *options)
         wire = process.wire()
-        assert [read(wire, group_id, topic.id, partition, leader_epoch=2) for partition in range(3)] == told
+        assert [read(wire, group_id, topic.id, partition, leader_epoch=2) for partition in range(3)] == states
         assert [summary(wire, group_id, topic.id, partition) for partition in range(3)] == stood
         assert read(wire, group_id, topic.id, leader_epoch=1).error == "FENCED_LEADER_EPOCH"
 
@@ -107,18 +107,18 @@ def test_the_log_of_states_stays_short(start: Start) -> None:
     def kept() -> int:
         return sum(
             path.stat().st_size
-            for each in process.data_dir.glob("__share_group_state-*")
-            for path in each.glob("*.log")
+            for directory in process.data_dir.glob("__share_group_state-*")
+            for path in directory.glob("*.log")
         )
 
     for offset in range(0, 6000, 2):
-        window = [(each, each, 2, 1) for each in range(offset, offset + 60, 2)]
+        window = [(position, position, 2, 1) for position in range(offset, offset + 60, 2)]
         assert write(wire, group_id, topic.id, window, start_offset=offset) == ("NONE", None)
     wait_for(lambda: kept() < 1 << 20)  # of more than two segments
-    told = read(wire, group_id, topic.id)
-    assert (told.start_offset, len(told.batches)) == (5998, 30)
+    state = read(wire, group_id, topic.id)
+    assert (state.start_offset, len(state.batches)) == (5998, 30)
     process = again(start, process, *SHORT)
-    assert read(process.wire(), group_id, topic.id) == told
+    assert read(process.wire(), group_id, topic.id) == state
 
 
 def test_members_keep_their_partitions(start: Start) -> None:
@@ -146,8 +146,8 @@ def test_members_keep_their_partitions(start: Start) -> None:
         assert (answer.error_code, answer.member_epoch, answer.assignment) == (0, before.group_epoch, None)
     for member in members:
         member.leave()
-    wanted = {index: 10 + index for index in range(4)}
-    assert set(altered(alter(wire, group_id, [(topic.name, wanted)])).values()) == {("NONE", None)}
+    start_offsets = {index: 10 + index for index in range(4)}
+    assert set(altered(alter(wire, group_id, [(topic.name, start_offsets)])).values()) == {("NONE", None)}
     process = again(start, process)
     wire = process.wire()
-    assert {place[1]: stands for place, (stands, _) in places(offsets(wire, group_id)).items()} == wanted
+    assert {place[1]: stands for place, (stands, _) in places(offsets(wire, group_id)).items()} == start_offsets

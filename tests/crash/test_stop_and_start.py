@@ -1,4 +1,4 @@
-"""What was acknowledged is there after a stop, after kill -9, and behind a torn tail."""
+"""Acknowledged records are there after a stop, after kill -9, and with a torn tail."""
 
 import random
 from pathlib import Path
@@ -20,9 +20,9 @@ def committed(servers: str, offsets: list[int] | None = None) -> list[int]:
         parts = [TopicPartition(TOPIC, index, offset) for index, offset in enumerate(offsets)]
         consumer.assign(parts)
         consumer.commit(offsets=parts, asynchronous=False)
-    found = consumer.committed([TopicPartition(TOPIC, index) for index in range(PARTITIONS)], timeout=30)
+    partitions = consumer.committed([TopicPartition(TOPIC, index) for index in range(PARTITIONS)], timeout=30)
     consumer.close()
-    return [part.offset for part in found]
+    return [part.offset for part in partitions]
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
@@ -68,12 +68,12 @@ def test_kill_9_under_load_loses_nothing_that_was_acknowledged(
         process.kill()
         process = start(port=process.port)
     numbers.flush()
-    found = read_all(process.bootstrap_servers, TOPIC, PARTITIONS)
+    records = read_all(process.bootstrap_servers, TOPIC, PARTITIONS)
     for partition, acknowledged in numbers.acknowledged.items():
-        assert [offset for offset, _ in found[partition]] == list(range(len(found[partition])))
-        at = dict(found[partition])
+        assert [offset for offset, _ in records[partition]] == list(range(len(records[partition])))
+        at = dict(records[partition])
         assert {number: at.get(offset) for number, offset in acknowledged.items()} == {n: n for n in acknowledged}
-        in_order = [number for _, number in found[partition]]
+        in_order = [number for _, number in records[partition]]
         if idempotent:
             assert in_order == sorted(acknowledged)
         else:  # a batch whose answer was lost may be there twice, each time whole and in order
@@ -118,14 +118,14 @@ def test_a_torn_tail_is_cut_and_the_rest_is_served(start: Start, dice: random.Ra
     process.kill()
     damage(newest_segment(process), dice)
     again = start()
-    found = read_all(again.bootstrap_servers, TOPIC, 1)[0]
-    assert found == before[: len(found)]
-    assert len(before) - 7 <= len(found) <= len(before)
-    assert (len(found) < len(before)) == (damage in (cut, flipped_bit))
+    records = read_all(again.bootstrap_servers, TOPIC, 1)[0]
+    assert records == before[: len(records)]
+    assert len(before) - 7 <= len(records) <= len(before)
+    assert (len(records) < len(before)) == (damage in (cut, flipped_bit))
     more = Numbers(again.bootstrap_servers, TOPIC, 1, enable_idempotence=True)
     more.until(lambda: more.count >= 100)
     more.flush()
-    assert min(more.acknowledged[0].values()) == len(found)
+    assert min(more.acknowledged[0].values()) == len(records)
     (line,) = again.stop().splitlines()
     assert " WARNING " in line
-    assert f"the log is cut there, at offset {len(found)}" in line
+    assert f"the log is cut there, at offset {len(records)}" in line

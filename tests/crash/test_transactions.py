@@ -33,7 +33,7 @@ CONFIGS = ("-o", "transaction.abort.timed.out.transaction.cleanup.interval.ms=50
 
 
 class Lists:
-    """What a reader of committed data finds, by list; it goes on where it was."""
+    """The committed values of each list, as a reader sees them; it continues where it stopped."""
 
     def __init__(self, port: Callable[[], int]) -> None:
         self._port = port
@@ -63,7 +63,8 @@ class Lists:
             (part,) = fetched(self._wire, topic, key, offset=offset, version=11, max_wait_ms=0, min_bytes=0)
             assert part.error_code == 0
             aborted = sorted(
-                ((each.first_offset, each.producer_id) for each in part.aborted_transactions), reverse=True
+                ((transaction.first_offset, transaction.producer_id) for transaction in part.aborted_transactions),
+                reverse=True,
             )
             skipped: set[int] = set()
             data = bytes(part.records or b"")
@@ -78,8 +79,8 @@ class Lists:
                 if header.is_control:
                     skipped.discard(header.producer_id)
                 elif header.producer_id not in skipped and last >= offset:
-                    found = records_of(data[header.start : header.end])
-                    self._values[key] += [int(record.value or b"") for record in found]
+                    records = records_of(data[header.start : header.end])
+                    self._values[key] += [int(record.value or b"") for record in records]
                 self._offsets[key] = last + 1
 
     def close(self) -> None:
@@ -107,7 +108,7 @@ class Client:
             self.lists.close()
 
     def _ready(self) -> Producer:
-        """A producer whose transactions nobody else has: `init_transactions` fences the one before."""
+        """Return a producer that owns its transactional id: `init_transactions` fences the one before."""
         deadline = time.monotonic() + SECONDS
         while self._producer is None:
             made = Producer(
@@ -193,7 +194,7 @@ class Client:
 
 
 class Histories:
-    """What all clients share."""
+    """The state that all clients share."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -204,7 +205,7 @@ class Histories:
         self._values = 0
 
     def take(self, dice: random.Random) -> list[int]:
-        """One or two lists that nobody else writes."""
+        """Return one or two lists that no other client writes."""
         with self._may_be_free:
             while not self._free:
                 self._may_be_free.wait()
@@ -240,12 +241,12 @@ def test_histories_with_the_broker_killed_and_restarted(start: Start, dice: rand
         try:
             for _ in range(rounds):
                 enough = committed(test) + dice.randrange(20, 60)
-                wait(lambda: committed(test) >= enough or any(each.done() for each in working))  # noqa: B023  used up at once
+                wait(lambda: committed(test) >= enough or any(future.done() for future in working))  # noqa: B023  used up at once
                 process = restarted(process, start, kill=dice.random() < 0.8)
         finally:
             test.over.set()
-        for each in working:
-            each.result(2 * SECONDS)
+        for future in working:
+            future.result(2 * SECONDS)
     lists = Lists(lambda: process.port)
     final = {key: lists.read(key) for key in range(LISTS)}
     lists.close()
