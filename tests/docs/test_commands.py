@@ -63,14 +63,14 @@ def kafka_commands(page: str) -> list[str]:
 
 def run_kafkas_tools(page: str, broker: EmbeddedBroker) -> dict[str, str]:
     """Run what the page says; by what stands behind the broker's address, what was printed."""
-    said: dict[str, str] = {}
+    outputs: dict[str, str] = {}
     for command in kafka_commands(page):
         name, *words = shlex.split(command.replace("127.0.0.1:9092", broker.bootstrap_servers))
         tool = [str(SCRIPT), "tool", KAFKA_TOOLS[name], *words]
         done = subprocess.run(tool, capture_output=True, text=True, timeout=60, check=False)
-        said[command.partition("9092 ")[2]] = done.stdout
+        outputs[command.partition("9092 ")[2]] = done.stdout
         assert done.returncode == 0, done.stdout + done.stderr
-    return said
+    return outputs
 
 
 def python_blocks() -> list[tuple[str, str]]:
@@ -284,8 +284,8 @@ def test_kafkas_tools_as_the_docs_say(request: pytest.FixtureRequest) -> None:
     with EmbeddedBroker() as broker:
         code = example.replace("127.0.0.1:9092", broker.bootstrap_servers)
         subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
-        said = run_kafkas_tools("groups.md", broker)
-    answers = list(said.values())
+        outputs = run_kafkas_tools("groups.md", broker)
+    answers = list(outputs.values())
     assert answers[0].split() == ["dashboard"]
     assert ["dashboard", "readings", "0", "4", "10", "6"] in [line.split()[:6] for line in answers[1].splitlines()]
     assert "Empty" in answers[2]
@@ -305,12 +305,12 @@ def test_kafkas_tools_for_transactions_as_the_docs_say(request: pytest.FixtureRe
         producer = TransactionalProducer(wire, transactional_id="payments")
         hours_ago = int(time.time() * 1000) - 3 * 3_600_000
         producer.produce(debits, version=11, timestamp=hours_ago)  # never added to the transaction: it hangs
-        said = run_kafkas_tools("transactions.md", broker)
+        outputs = run_kafkas_tools("transactions.md", broker)
         wire.close()
-    assert "transaction.version" in said["describe"]
-    assert "payments" in said["list"]
-    assert "Empty" in said["describe --transactional-id payments"]
-    assert str(producer.producer_id) in said["find-hanging --broker-id 1"]
+    assert "transaction.version" in outputs["describe"]
+    assert "payments" in outputs["list"]
+    assert "Empty" in outputs["describe --transactional-id payments"]
+    assert str(producer.producer_id) in outputs["find-hanging --broker-id 1"]
 
 
 @pytest.mark.timeout(240)
@@ -320,7 +320,7 @@ def test_share_groups_as_the_docs_say(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "share-groups.md").read_text(encoding="utf-8")
     commands = [line.strip() for line in text.splitlines() if line.startswith("    ottla ")]
     assert len(commands) > 5
-    said = {}
+    outputs = {}
     with EmbeddedBroker() as broker:
         code = example.replace("127.0.0.1:9092", broker.bootstrap_servers)
         subprocess.run([sys.executable, "-c", code], check=True, timeout=60, capture_output=True)
@@ -329,10 +329,10 @@ def test_share_groups_as_the_docs_say(tmp_path: Path) -> None:
             run = [sys.executable, "-m", "ottla", *shlex.split(words)[1:]]
             done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
             assert done.returncode == 0, (command, done.stderr)
-            said[command] = done.stdout
+            outputs[command] = done.stdout
             if file:
                 (tmp_path / file).write_text(done.stdout, encoding="utf-8")
-    answers = list(said.values())
+    answers = list(outputs.values())
     assert ["workers", "Empty"] in [line.split() for line in answers[0].splitlines()]
     assert ["workers", "jobs", "0", "0", "0"] in [
         [*line.split()[:3], "0", line.split()[-1]] for line in answers[1].splitlines() if line
@@ -348,7 +348,7 @@ def test_streams_groups_as_the_docs_say(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "streams-groups.md").read_text(encoding="utf-8")
     commands = [line.strip() for line in text.splitlines() if line.startswith("    ottla ")]
     assert len(commands) > 8
-    said: dict[str, str] = {}
+    outputs: dict[str, str] = {}
     with EmbeddedBroker({"group.streams.initial.rebalance.delay.ms": "0"}) as broker:
         wire = Wire(broker.address, is_kafka=False)
         TopicFactory(wire)(2, name="lines")
@@ -359,15 +359,15 @@ def test_streams_groups_as_the_docs_say(tmp_path: Path) -> None:
         play.settle("A", lambda answer: not answer.status)
         assert commit(play, "A", play.epochs["A"], 0, 1) == "NONE"
         for command in commands:
-            if "--reset-offsets" in command and not any("--reset-offsets" in before for before in said):
+            if "--reset-offsets" in command and not any("--reset-offsets" in before for before in outputs):
                 play.quit("A")
             words = command.replace("127.0.0.1:9092", broker.bootstrap_servers)
             run = [sys.executable, "-m", "ottla", *shlex.split(words)[1:]]
             done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
             assert done.returncode == 0, (command, done.stderr)
-            said[command] = done.stdout
+            outputs[command] = done.stdout
         wire.close()
-    answers = list(said.values())
+    answers = list(outputs.values())
     assert ["counts", "Stable"] in [line.split() for line in answers[1].splitlines()]
     assert ["counts", "lines", "1", "-5"] in [line.split() for line in answers[2].splitlines()]
     assert "ACTIVE: 0:[0,1];" in answers[3]

@@ -37,10 +37,10 @@ def run(command: str, folder: Path, environment: dict[str, str]) -> subprocess.C
 
 def blocks() -> list[tuple[str, str]]:
     """The commands of each block of the page, and the output below it, if the page shows one."""
-    found = re.findall(r"((?:^    [^\n]+\n)+)(?:\n```text\n(.*?)```)?", PAGE, re.MULTILINE | re.DOTALL)
+    matches = re.findall(r"((?:^    [^\n]+\n)+)(?:\n```text\n(.*?)```)?", PAGE, re.MULTILINE | re.DOTALL)
     return [
         (commands, shown)
-        for commands, shown in found
+        for commands, shown in matches
         if re.match(r"    (printf|mkdir|git|curl|ottla schemas|ottla topics) ", commands)
     ]
 
@@ -98,7 +98,7 @@ def test_commands_that_serve_a_registry(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_hook_of_the_page_refuses_a_wrong_change(tmp_path: Path, environment: dict[str, str]) -> None:
-    """What pre-commit does with `entry`: it is split into words, and files are added."""
+    """Run `entry` as pre-commit does: split into words, with the files added."""
     (config,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     (hook,) = yaml.safe_load(config)["repos"][0]["hooks"]
     schema = '{"type": "record", "name": "Order", "fields": [%s]}'
