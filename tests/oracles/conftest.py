@@ -1,4 +1,4 @@
-"""How often the dice are thrown."""
+"""The number of rounds of random messages."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which oracle checks which versions of which message: coverage.json, which docs/protocol.md is made from.
+"""The versions of each message that each oracle checks: coverage.json, which docs/protocol.md is made from.
 
 `python -m tests.oracles.coverage` asks all oracles and writes it; test_oracles.py holds it against every oracle that is there.
 """
@@ -32,8 +32,8 @@ def recorded() -> dict[str, dict[str, tuple[int, int]]]:
 
 
 def asked(oracle: Oracle) -> dict[str, tuple[int, int]]:
-    """What `oracle` says it knows of what is declared."""
-    found = {}
+    """Return the versions of declared messages that `oracle` supports."""
+    spans = {}
     for message, cls in sorted(declared_messages().items()):
         if message not in ONLY.get(oracle.name, {message}):
             continue
@@ -42,8 +42,8 @@ def asked(oracle: Oracle) -> dict[str, tuple[int, int]]:
             continue
         first, last = max(span[0], cls.VERSIONS.first), min(span[1], cls.VERSIONS.last)
         if first <= last:
-            found[message] = (first, last)
-    return found
+            spans[message] = (first, last)
+    return spans
 
 
 def write() -> None:

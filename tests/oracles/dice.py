@@ -17,18 +17,18 @@ _SIZES: Final = (0, 1, 2, 5, 126, 127, 128, 300)
 
 def declared_messages() -> dict[str, type[Message]]:
     """Every declared message by its name."""
-    found: dict[str, type[Message]] = {}
+    classes: dict[str, type[Message]] = {}
     for module in pkgutil.iter_modules(messages.__path__):
         for cls in vars(importlib.import_module(f"ottla.protocol.messages.{module.name}")).values():
             if isinstance(cls, type) and issubclass(cls, Message) and cls.__module__.endswith(f".{module.name}"):
-                found[cls.__name__] = cls
-    return found
+                classes[cls.__name__] = cls
+    return classes
 
 
 class MessageDice:
     """Throws messages.
 
-    unknown_tags  put tagged fields that nobody declares into flexible versions
+    unknown_tags  put undeclared tagged fields into flexible versions
     for_kio       error codes are ones that every release since 2.4 knows, times are whole seconds that datetime can hold
     defaults      the part of the fields that keep their default
     """

@@ -31,12 +31,12 @@ def paths(message: str) -> dict[int, str]:
     folder = snake(message)
     if kind in ("request", "response"):
         folder = folder.removesuffix("_" + kind)
-    found = {}
+    by_version = {}
     for version, kinds in schema_name_map.get(folder, {}).items():
         for entity, path in kinds.items():
             if entity.name == kind:
-                found[version] = path
-    return found
+                by_version[version] = path
+    return by_version
 
 
 def plain(value: Any) -> Any:

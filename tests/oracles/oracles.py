@@ -27,7 +27,7 @@ class Missing(Exception):
 
 
 class Answer(NamedTuple):
-    """What an oracle made of a message.
+    """The result of an oracle for a message.
 
     refused  why the values cannot travel in the version to write; the rest is empty then
     data     the message as the oracle writes it
@@ -133,7 +133,7 @@ class Peers:
 
 
 def _java_program() -> list[str]:
-    """The command that runs MessageOracle, compiled anew when its source has changed."""
+    """Return the command that runs MessageOracle, compiled again when its source has changed."""
     java, javac = shutil.which("java"), shutil.which("javac")
     if java is None or javac is None:
         raise Missing("no java and javac on the PATH")

@@ -80,9 +80,9 @@ def parsed(text: str) -> AvroType | None:
         return None
 
 
-def found(reader: AvroType, writer: AvroType) -> list[list[str]] | None:
-    """What Ottla finds; None where Java raises."""
-    result = [list(each) for each in incompatibilities(reader, writer, Budget())]
+def find_incompatibilities(reader: AvroType, writer: AvroType) -> list[list[str]] | None:
+    """Return the incompatibilities that Ottla finds; None where Java raises."""
+    result = [list(incompatibility) for incompatibility in incompatibilities(reader, writer, Budget())]
     return None if result and result[0][0] == "AMBIGUOUS_FIELD" else result
 
 
@@ -103,7 +103,7 @@ def test_pairs_are_judged_and_printed_as_by_javas_avro(java: Java, request: pyte
         ):  # what one refuses the other refuses: two definitions of a name, for example
             continue
         judged += 1
-        assert found(reader, writer) == answer.get("found"), where
+        assert find_incompatibilities(reader, writer) == answer.get("found"), where
         kinds.update({kind for kind, *_ in answer.get("found", [["raised"]])} or {"compatible"})
     assert {kind for kind in (*KINDS, "compatible") if kinds[kind] < 100} == set(), kinds
     assert kinds["raised"] > 0

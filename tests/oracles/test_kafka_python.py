@@ -18,10 +18,10 @@ protocol = pytest.importorskip("kafka.protocol", reason="kafka-python is not ins
 
 
 def _classes() -> Iterator[tuple[str, Any]]:
-    for found in pkgutil.walk_packages(protocol.__path__, "kafka.protocol."):
-        if ".old" in found.name:
+    for module in pkgutil.walk_packages(protocol.__path__, "kafka.protocol."):
+        if ".old" in module.name:
             continue
-        for name, value in vars(importlib.import_module(found.name)).items():
+        for name, value in vars(importlib.import_module(module.name)).items():
             if name in MESSAGES and isinstance(value, type) and hasattr(value, "valid_versions"):
                 yield name, value
 
@@ -32,7 +32,7 @@ OWN_WAYS = {
     "ConsumerProtocolSubscription": "the user's bytes are taken for text",
     "DeleteTopicsRequest": "what was decoded cannot be encoded (kafka-python 3.0.12)",
 }
-"""What kafka-python does its own way, and therefore cannot judge."""
+"""Messages that kafka-python treats in its own way, and therefore cannot judge."""
 
 THEIRS = {name: cls for name, cls in _classes() if name not in OWN_WAYS}
 

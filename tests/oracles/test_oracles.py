@@ -82,9 +82,9 @@ def test_kafka_reads_and_writes_the_same(peers: Peers, dice_seed: int, rounds: i
     for message, version, _, _ in versions(name):
         for _ in range(rounds):
             thrown = dice.message(MESSAGES[message], version)
-            told = checked(oracle, thrown, version).values
-            if told is not None:
-                assert values.from_java(thrown, version, told, newest=name == KAFKA[0]) == [], f"{message} {version}"
+            decoded = checked(oracle, thrown, version).values
+            if decoded is not None:
+                assert values.from_java(thrown, version, decoded, newest=name == KAFKA[0]) == [], f"{message} {version}"
 
 
 @pytest.mark.parametrize("name", KAFKA, ids=dashed)
@@ -144,5 +144,5 @@ def test_kio_reads_and_writes_the_same(peers: Peers, dice_seed: int, rounds: int
     for message, version, _, _ in versions(name):
         for _ in range(rounds):
             thrown = dice.message(MESSAGES[message], version)
-            told = checked(oracle, thrown, version).values
-            assert values.from_kio(thrown, version, told) == [], f"{message} {version}"
+            decoded = checked(oracle, thrown, version).values
+            assert values.from_kio(thrown, version, decoded) == [], f"{message} {version}"
