@@ -80,8 +80,8 @@ class Auditor(Application):
     async def _ends(self, consumer: ConsumerCore, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         while True:
             try:
-                found = await consumer.offsets_at(dict.fromkeys(partitions, LATEST))
-                return {part: end.offset for part, end in found.items()}
+                offsets = await consumer.offsets_at(dict.fromkeys(partitions, LATEST))
+                return {part: end.offset for part, end in offsets.items()}
             except KafkaError as error:
                 self.process.note_error("ends", error)
                 if error.code == UNKNOWN_TOPIC_OR_PARTITION:

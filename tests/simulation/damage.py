@@ -139,10 +139,10 @@ class DamagedLogs:
         if broker.server is None or not broker.is_serving or broker.host.life is None:
             return
         pipeline = broker.server.pipeline
-        wanted = FetchPartition(
+        partition = FetchPartition(
             partition=damage.place[1], fetch_offset=damage.offset, last_fetched_epoch=-1, partition_max_bytes=1
         )  # to find the end of so few bytes the broker reads the header of the batch
-        request = FetchRequest(max_wait_ms=0, topics=[FetchTopic(topic=damage.topic, partitions=[wanted])])
+        request = FetchRequest(max_wait_ms=0, topics=[FetchTopic(topic=damage.topic, partitions=[partition])])
         frame = b"".join(bytes(piece) for piece in ClientConnection("reader").request(request, _VERSION))[4:]
         broker.host.life.run(lambda: _serve(pipeline, frame))
 

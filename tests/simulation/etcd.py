@@ -174,7 +174,9 @@ class SimulatedEtcd:
         else:  # no revision of its own: compare only, with a change that cannot succeed
             outcome = self.shared.change(compared._replace(put={"": b""}, lease=1 << 40))
         if outcome.conflicts:
-            reads = [{"kvs": found} if (found := self._read(snapshot, each)) else {} for each in request["failure"]]
+            reads = [
+                {"kvs": kvs} if (kvs := self._read(snapshot, operation)) else {} for operation in request["failure"]
+            ]
             return {"header": self.header(), "responses": [{"response_range": read} for read in reads]}
         if outcome.error is not None and (put or delete):
             raise EtcdRefusal(5, "etcdserver: requested lease not found")

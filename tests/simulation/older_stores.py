@@ -43,7 +43,7 @@ class OlderStores:
         """Time since which a broker has reached an older store, by the name of its process."""
         self._unwritten: defaultdict[str, deque[_Applied]] = defaultdict(deque)
         self._known: dict[str, _Applied] = {}
-        """What is on the disk of a broker, by its name."""
+        """The newest revision on the disk of a broker, by its name."""
         self.violations: list[Violation] = []
 
     def known_revision(self, store: EtcdStoreHost) -> int:

@@ -1,4 +1,4 @@
-"""What planted bugs need: settings of a run, and faults that are drawn from its seed."""
+"""Support for planted bugs: settings of a run, and faults that are drawn from its seed."""
 
 import random
 from collections.abc import Callable

@@ -29,7 +29,7 @@ _ERRORS_OF_CANCELLING: Final = (*_ERRORS, NO_REASSIGNMENT_IN_PROGRESS, INVALID_R
 _CANCELLED: Final = 0.15
 _SEVERAL: Final = 0.3
 _WEIGHTS: Final = (2, 6, 3, 1)
-"""How often a partition gets one, two, three or four replicas."""
+"""Weights of one, two, three or four replicas for a partition."""
 
 
 class Reassigner(AdminApplication):

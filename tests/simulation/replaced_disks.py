@@ -121,18 +121,18 @@ class ReplacedDisks:
         """Elect leaders uncleanly where the newest records are gone, as an operator does: of topics too that were created when
         the disk was replaced, and are in the metadata only.
         """
-        wanted: dict[str, list[int]] = {}
+        leaderless: dict[str, list[int]] = {}
         for topic in image.topics.values():
             for index, partition in enumerate(topic.partitions):
                 is_lost = (topic.id.hex(), index) in self._lost or partition.replaced
                 has_last = partition.isr or partition.elr or partition.last_known_leader != NO_LEADER
                 if is_lost and partition.leader == NO_LEADER and not has_last:
-                    wanted.setdefault(topic.name, []).append(index)
+                    leaderless.setdefault(topic.name, []).append(index)
         broker = self._brokers.get(image.controller_id)
-        if not wanted or broker is None or not broker.is_serving or broker.host.life is None:
+        if not leaderless or broker is None or not broker.is_serving or broker.host.life is None:
             return
         self._world.count("replaced disk: the operator elects leaders")
-        topics = [TopicPartitions(topic=name, partitions=indexes) for name, indexes in wanted.items()]
+        topics = [TopicPartitions(topic=name, partitions=indexes) for name, indexes in leaderless.items()]
         request = ElectLeadersRequest(election_type=_UNCLEAN, topic_partitions=topics, timeout_ms=10_000)
         frame = b"".join(bytes(piece) for piece in ClientConnection("operator").request(request, _VERSION))[4:]
         server, life = broker.server, broker.host.life

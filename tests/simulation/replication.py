@@ -473,9 +473,9 @@ class Replication:
         committed = self._committed[place]
         for index, (expected, seen) in enumerate(committed):
             if seen <= leadership.epoch and (index >= len(batches) or batches[index] != expected):
-                found = batches[index] if index < len(batches) else f"its end {partition.log.end_offset}"
+                actual = batches[index] if index < len(batches) else f"its end {partition.log.end_offset}"
                 if not self._may_lack(place, seen, leadership.epoch):
-                    self._lacks(broker, partition, f"has {found} instead of {expected}, committed in epoch {seen}")
+                    self._lacks(broker, partition, f"has {actual} instead of {expected}, committed in epoch {seen}")
                 del committed[index:]
                 return
 

@@ -264,9 +264,9 @@ class Simulation:
                 if place >= len(roles):
                     continue
                 role, create = roles[place]
-                wanted = not self.settings.roles or role.removesuffix("-2") in self.settings.roles
-                wanted = wanted and not (self.settings.only_stops and role in _WITH_OWN_ERRORS)
-                if wanted and len(clients) < self.settings.clients:
+                is_included = not self.settings.roles or role.removesuffix("-2") in self.settings.roles
+                is_included = is_included and not (self.settings.only_stops and role in _WITH_OWN_ERRORS)
+                if is_included and len(clients) < self.settings.clients:
                     same = sum(
                         client.role.removesuffix("-2") == role.removesuffix("-2") and client.cluster is home
                         for client in clients
