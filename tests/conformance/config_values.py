@@ -146,17 +146,17 @@ def outcome(wire: Wire, kind: int, resource: str, config: str, value: str) -> Ou
 
     def alter(operation: int, text: str | None) -> tuple[int, str | None]:
         change = AlterableConfig(name=config, config_operation=operation, value=text)
-        wanted = AlterConfigsResource(resource_type=kind, resource_name=resource, configs=[change])
-        answer = wire.send(IncrementalAlterConfigsRequest(resources=[wanted], validate_only=False), 1).responses[0]
+        row = AlterConfigsResource(resource_type=kind, resource_name=resource, configs=[change])
+        answer = wire.send(IncrementalAlterConfigsRequest(resources=[row], validate_only=False), 1).responses[0]
         return answer.error_code, answer.error_message
 
     code, message = alter(SET, value)
     if code != NONE:
         return [name_of(code), message]
-    found = described(wire, kind, resource, config, is_set=True)
+    described_value = described(wire, kind, resource, config, is_set=True)
     alter(DELETE, None)
     described(wire, kind, resource, config, is_set=False)
-    return ["NONE", found]
+    return ["NONE", described_value]
 
 
 def described(wire: Wire, kind: int, resource: str, config: str, *, is_set: bool) -> str | None:
@@ -165,9 +165,9 @@ def described(wire: Wire, kind: int, resource: str, config: str, *, is_set: bool
     end = time.monotonic() + 10
     while time.monotonic() < end:
         answer = wire.send(DescribeConfigsRequest(resources=[asked]), 4).results[0]
-        for each in answer.configs:
-            if (each.config_source in DYNAMIC) == is_set:
-                value: str | None = each.value
+        for row in answer.configs:
+            if (row.config_source in DYNAMIC) == is_set:
+                value: str | None = row.value
                 return value
         if not answer.configs and not is_set and answer.error_code == NONE:
             return None
@@ -190,9 +190,9 @@ def outcomes(wire: Wire) -> dict[str, dict[str, Outcome]]:
 
 
 def recorded() -> dict[str, dict[str, Outcome]]:
-    """What the file says."""
-    found: dict[str, dict[str, Outcome]] = json.loads(FILE.read_text(encoding="utf-8"))
-    return found
+    """Return the recorded outcomes."""
+    recordings: dict[str, dict[str, Outcome]] = json.loads(FILE.read_text(encoding="utf-8"))
+    return recordings
 
 
 def main() -> None:

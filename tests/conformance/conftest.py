@@ -86,15 +86,15 @@ class Wire:
 
     def receive_raw(self, size: int) -> bytes:
         """`size` bytes as they come. Raises Closed."""
-        found = b""
-        while len(found) < size:
-            more = self.socket().recv(size - len(found))
+        data = b""
+        while len(data) < size:
+            more = self.socket().recv(size - len(data))
             if not more:
                 self.socket().close()
                 self._socket = None
                 raise Closed
-            found += more
-        return found
+            data += more
+        return data
 
     def close(self) -> None:
         for connection in self._connections:
@@ -140,26 +140,26 @@ class TopicFactory:
 
     def __call__(self, partitions: int = 1, name: str = "", **configs: str) -> Topic:
         name = name or f"t-{uuid.uuid4().hex[:12]}"
-        wanted = CreatableTopic(
+        topic = CreatableTopic(
             name=name,
             num_partitions=partitions,
             replication_factor=1,
             configs=[CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()],
         )
-        created = self._wire.send(CreateTopicsRequest(topics=[wanted], timeout_ms=10_000), 7).topics[0]
+        created = self._wire.send(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7).topics[0]
         assert created.error_code == NONE, created.error_message
         # Apache Kafka answers before all its parts know the topic: wait until it has leaders.
         for _ in range(500):
             request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
-            found = self._wire.send(request, 12).topics[0]
-            led = found.error_code == NONE and all(part.leader_id >= 0 for part in found.partitions)
-            if led and self._answers(name, len(found.partitions)):
+            described = self._wire.send(request, 12).topics[0]
+            led = described.error_code == NONE and all(part.leader_id >= 0 for part in described.partitions)
+            if led and self._answers(name, len(described.partitions)):
                 return Topic(self._wire, name, created.topic_id)
             time.sleep(0.002)
         raise AssertionError(f"{name} has no leaders")
 
     def _answers(self, name: str, partitions: int) -> bool:
-        """Whether the leaders know by now that they lead."""
+        """Return whether the leaders know that they lead."""
         parts = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(partitions)]
         request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=parts)])
         return all(part.error_code == NONE for part in self._wire.send(request, 5).topics[0].partitions)
@@ -167,9 +167,9 @@ class TopicFactory:
 
 @pytest.fixture(scope="session")
 def address(request: pytest.FixtureRequest) -> Iterator[tuple[str, int]]:
-    given = request.config.getoption("--broker")
-    if given:
-        host, _, port = given.rpartition(":")
+    option = request.config.getoption("--broker")
+    if option:
+        host, _, port = option.rpartition(":")
         yield host, int(port)
         return
     # Records of the tests carry old timestamps: retention, as Kafka's, would take them away after half a minute.

@@ -28,10 +28,10 @@ def heartbeat_request(group_id: str, member_id: str, epoch: int, **fields: Any) 
 
 def joining(group_id: str, *topics: str, member_id: str | None = None, **fields: Any) -> ConsumerGroupHeartbeatRequest:
     """A heartbeat that joins, right in every field but for `fields`."""
-    wanted: dict[str, Any] = {"rebalance_timeout_ms": 10_000, "topic_partitions": []}
-    wanted["subscribed_topic_names"] = list(topics)
+    body: dict[str, Any] = {"rebalance_timeout_ms": 10_000, "topic_partitions": []}
+    body["subscribed_topic_names"] = list(topics)
     member_id = uuid.uuid4().hex if member_id is None else member_id
-    return heartbeat_request(group_id, member_id, 0, **(wanted | fields))
+    return heartbeat_request(group_id, member_id, 0, **(body | fields))
 
 
 def configure(wire: Wire, group_id: str, **configs: str) -> None:
@@ -49,19 +49,19 @@ _known: set[str] = set()
 
 def await_coordinator(wire: Wire, topics: tuple[str, ...]) -> None:
     """Apache Kafka's coordinator hears of a new topic a moment after its leaders: wait until it assigns it."""
-    wanted = {name for name in topics if name.startswith("t-")} - _known
-    if not wire.is_kafka or not wanted:
+    unknown = {name for name in topics if name.startswith("t-")} - _known
+    if not wire.is_kafka or not unknown:
         return
     group_id = f"probe-{uuid.uuid4().hex[:12]}"
 
     def assigned() -> bool:
-        answer = wire.send(joining(group_id, *wanted, member_id="probe"), 1)
-        found = answer.error_code == NONE and len(answer.assignment.topic_partitions) == len(wanted)
+        answer = wire.send(joining(group_id, *unknown, member_id="probe"), 1)
+        is_complete = answer.error_code == NONE and len(answer.assignment.topic_partitions) == len(unknown)
         wire.send(heartbeat_request(group_id, "probe", -1), 1)
-        return found
+        return is_complete
 
     wait_for(assigned)
-    _known.update(wanted)
+    _known.update(unknown)
 
 
 def interval_of(wire: Wire, configured_ms: int) -> int:
@@ -95,23 +95,25 @@ class Consumer:
         if answer.error_code == NONE:
             self.epoch = answer.member_epoch
             if answer.assignment is not None:
-                self.assigned = {each.topic_id: set(each.partitions) for each in answer.assignment.topic_partitions}
+                self.assigned = {topic.topic_id: set(topic.partitions) for topic in answer.assignment.topic_partitions}
         return answer
 
     def join(self, *topics: str, version: int = 1, **fields: Any) -> Any:
         await_coordinator(self.wire, topics)
-        wanted = {"member_id": self.member_id, "instance_id": self.instance} | fields
-        return self.send(joining(self.group_id, *topics, **wanted), version)
+        body = {"member_id": self.member_id, "instance_id": self.instance} | fields
+        return self.send(joining(self.group_id, *topics, **body), version)
 
     def beat(self, version: int = 1, **fields: Any) -> Any:
         """A heartbeat that says nothing but `fields`."""
-        wanted = {"instance_id": self.instance} | fields
-        epoch = wanted.pop("member_epoch", self.epoch)
-        return self.send(heartbeat_request(self.group_id, self.member_id, epoch, **wanted), version)
+        body = {"instance_id": self.instance} | fields
+        epoch = body.pop("member_epoch", self.epoch)
+        return self.send(heartbeat_request(self.group_id, self.member_id, epoch, **body), version)
 
     def beat_with_partitions(self) -> Any:
         """A heartbeat that says what the member has: it gave back what it was told to."""
-        owned = [TopicPartitions(topic_id=each, partitions=sorted(parts)) for each, parts in self.assigned.items()]
+        owned = [
+            TopicPartitions(topic_id=topic_id, partitions=sorted(parts)) for topic_id, parts in self.assigned.items()
+        ]
         return self.beat(topic_partitions=owned)
 
     def leave(self, epoch: int = -1) -> Any:

@@ -19,32 +19,34 @@ RESOURCES: Final = {"topic": 2, "broker": 4, "client-metrics": 16, "group": 32}
 
 
 def everything(wire: Wire) -> dict[tuple[str, str], str]:
-    """A line for each config, by resource and name: type, read-only, sensitive, documented, and of those that nobody has set
+    """A line for each config, by resource and name: type, read-only, sensitive, documented, and of those that are not set
     the value and its synonyms."""
     node = str(wire.send(DescribeClusterRequest(), 0).brokers[0].broker_id)
     topic = f"t-{uuid.uuid4().hex[:12]}"
-    wanted = CreatableTopic(name=topic, num_partitions=1, replication_factor=1)
-    wire.send(CreateTopicsRequest(topics=[wanted], timeout_ms=10_000), 7)
+    new_topic = CreatableTopic(name=topic, num_partitions=1, replication_factor=1)
+    wire.send(CreateTopicsRequest(topics=[new_topic], timeout_ms=10_000), 7)
     names = {"topic": topic, "broker": node, "client-metrics": f"m-{topic}", "group": f"g-{topic}"}
-    found = {}
+    lines = {}
     for resource, kind in RESOURCES.items():
         asked = DescribeConfigsResource(resource_type=kind, resource_name=names[resource], configuration_keys=None)
         request = DescribeConfigsRequest(resources=[asked], include_synonyms=True, include_documentation=True)
         result = wire.send(request, 4).results[0]
         while result.error_code:  # Apache Kafka answers before all its parts know the topic
             result = wire.send(request, 4).results[0]
-        for each in result.configs:
-            documented = "documented" if each.documentation else each.documentation
-            fields = [each.config_type, each.read_only, each.is_sensitive, documented]
-            if each.config_source == DEFAULT:
-                fields.append(each.value)
-                fields.append(" ".join(f"{synonym.name}={synonym.value}@{synonym.source}" for synonym in each.synonyms))
-            found[resource, each.name] = "\t".join(map(str, fields))
-    return found
+        for config in result.configs:
+            documented = "documented" if config.documentation else config.documentation
+            fields = [config.config_type, config.read_only, config.is_sensitive, documented]
+            if config.config_source == DEFAULT:
+                fields.append(config.value)
+                fields.append(
+                    " ".join(f"{synonym.name}={synonym.value}@{synonym.source}" for synonym in config.synonyms)
+                )
+            lines[resource, config.name] = "\t".join(map(str, fields))
+    return lines
 
 
 def recorded() -> dict[tuple[str, str], str]:
-    """What the file says."""
+    """Return the recorded lines."""
     lines = (line.split("\t", 2) for line in FILE.read_text(encoding="utf-8").splitlines())
     return {(resource, name): rest for resource, name, rest in lines}
 

@@ -27,8 +27,8 @@ def new_group(wire: Wire) -> str:
     """A group id of this test alone, whose coordinator is ready."""
     group_id = f"g-{uuid.uuid4().hex[:12]}"
     for _ in range(500):
-        found = wire.send(FindCoordinatorRequest(key=group_id, key_type=0), 2)
-        if found.error_code == NONE and heartbeat(wire, group_id, "nobody", 0) == "UNKNOWN_MEMBER_ID":
+        coordinator = wire.send(FindCoordinatorRequest(key=group_id, key_type=0), 2)
+        if coordinator.error_code == NONE and heartbeat(wire, group_id, "nobody", 0) == "UNKNOWN_MEMBER_ID":
             return group_id
     raise AssertionError("no coordinator")
 
@@ -43,14 +43,14 @@ def heartbeat(wire: Wire, group_id: str, member_id: str, generation: int, instan
 def join_request(group_id: str, version: int = 9, **fields: Any) -> JoinGroupRequest:
     """A JoinGroup that is right in every field, but for `fields`."""
     protocols = fields.pop("protocols", [("range", NO_TOPICS)])
-    wanted: dict[str, Any] = {"session_timeout_ms": 10_000, "member_id": "", "protocol_type": "consumer"}
+    body: dict[str, Any] = {"session_timeout_ms": 10_000, "member_id": "", "protocol_type": "consumer"}
     if version >= 1:
-        wanted["rebalance_timeout_ms"] = 10_000
-    wanted |= fields
+        body["rebalance_timeout_ms"] = 10_000
+    body |= fields
     return JoinGroupRequest(
         group_id=group_id,
         protocols=[JoinGroupRequestProtocol(name=name, metadata=metadata) for name, metadata in protocols],
-        **wanted,
+        **body,
     )
 
 
@@ -88,7 +88,7 @@ class Member:
         return self.receive_join()
 
     def sync_request(self, assignments: dict[str, bytes] | None = None, **fields: Any) -> SyncGroupRequest:
-        wanted: dict[str, Any] = {
+        body: dict[str, Any] = {
             "generation_id": self.generation,
             "member_id": self.member_id,
             "group_instance_id": self.instance,
@@ -101,7 +101,7 @@ class Member:
                 SyncGroupRequestAssignment(member_id=member_id, assignment=assignment)
                 for member_id, assignment in (assignments or {}).items()
             ],
-            **(wanted | fields),
+            **(body | fields),
         )
 
     def sync(self, assignments: dict[str, bytes] | None = None, **fields: Any) -> Any:
@@ -122,12 +122,12 @@ def stable(wire: Wire, *members: Member, assignment: bytes = b"mine") -> None:
         member.send_join()
     if len(members) > 1:
         settle(wire, members)
-    given = {member.member_id: assignment + b"%d" % number for number, member in enumerate(members)}
+    assignments = {member.member_id: assignment + b"%d" % number for number, member in enumerate(members)}
     leader = next(member for member in members if member.joined.leader == member.member_id)
     for member in members:
         if member is not leader:
             member.wire.send_only(member.sync_request(), 5)
-    assert leader.sync(given).error_code == NONE
+    assert leader.sync(assignments).error_code == NONE
     for member in members:
         if member is not leader:
             assert member.wire.receive().error_code == NONE
@@ -157,7 +157,7 @@ def wait_for(condition: Any) -> None:
 
 def committed(wire: Wire, group_id: str, topic: str) -> tuple[int, str]:
     """Offset and metadata that `group_id` committed for partition 0 of `topic`."""
-    wanted = OffsetFetchRequestTopics(name=topic, partition_indexes=[0])
-    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=[wanted])])
+    row = OffsetFetchRequestTopics(name=topic, partition_indexes=[0])
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=[row])])
     partition = wire.send(request, 8).groups[0].topics[0].partitions[0]
     return partition.committed_offset, partition.metadata

@@ -44,10 +44,10 @@ def pair(magic: int) -> bytes:
 
 
 def parsed(data: bytes) -> list[tuple[Any, ...]]:
-    """What an old consumer sees: (offset, magic, attributes, ms after AT, key, value) of each whole message; in place of
+    """Return (offset, magic, attributes, ms after AT, key, value) of each whole message, as an old consumer; in place of
     the value stand the inner messages of one packed with gzip.
     """
-    found: list[tuple[Any, ...]] = []
+    messages: list[tuple[Any, ...]] = []
     start = 0
     while start + 18 <= len(data):
         offset, size, crc, magic, attributes = struct.unpack_from(">qiIbb", data, start)
@@ -63,9 +63,9 @@ def parsed(data: bytes) -> list[tuple[Any, ...]]:
         value, at = _read_blob(data, at)
         assert at == end
         inner = parsed(gzip.decompress(value)) if attributes & 7 == GZIP and value else value
-        found.append((offset, magic, attributes, timestamp, key, inner))
+        messages.append((offset, magic, attributes, timestamp, key, inner))
         start = end
-    return found
+    return messages
 
 
 def _read_blob(data: bytes, at: int) -> tuple[bytes | None, int]:

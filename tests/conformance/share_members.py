@@ -52,7 +52,7 @@ class Sharer:
         if answer.error_code == NONE:
             self.epoch = answer.member_epoch
             if answer.assignment is not None:
-                self.assigned = {each.topic_id: set(each.partitions) for each in answer.assignment.topic_partitions}
+                self.assigned = {topic.topic_id: set(topic.partitions) for topic in answer.assignment.topic_partitions}
         return answer
 
     def join(self, *topics: str, **fields: Any) -> Any:
@@ -77,15 +77,15 @@ def share_group(wire: Wire) -> str:
 
     def ready() -> bool:
         keys = [f"{group_id}:{place}:0"]
-        found = wire.send(FindCoordinatorRequest(key_type=_SHARE, coordinator_keys=keys), 6).coordinators[0]
-        return found.error_code == NONE and "COORDINATOR" not in read(wire, group_id, bytes(16)).error
+        coordinator = wire.send(FindCoordinatorRequest(key_type=_SHARE, coordinator_keys=keys), 6).coordinators[0]
+        return coordinator.error_code == NONE and "COORDINATOR" not in read(wire, group_id, bytes(16)).error
 
     wait_for(ready)
     return group_id
 
 
-def settle(wanted: Mapping[bytes, Mapping[int, int]], *members: Sharer) -> None:
-    """Let the members send heartbeats until together they have `wanted`: topic id -> partition -> how many have it."""
+def settle(expected: Mapping[bytes, Mapping[int, int]], *members: Sharer) -> None:
+    """Let the members send heartbeats until together they have `expected`: topic id -> partition -> how many have it."""
 
     def settled() -> bool:
         for member in members:
@@ -95,16 +95,16 @@ def settle(wanted: Mapping[bytes, Mapping[int, int]], *members: Sharer) -> None:
         for member in members:
             for topic_id, partitions in member.assigned.items():
                 for partition in partitions:
-                    found = counts.setdefault(topic_id, {})
-                    found[partition] = found.get(partition, 0) + 1
-        return len({member.epoch for member in members}) == 1 and counts == wanted
+                    counts_of_topic = counts.setdefault(topic_id, {})
+                    counts_of_topic[partition] = counts_of_topic.get(partition, 0) + 1
+        return len({member.epoch for member in members}) == 1 and counts == expected
 
     wait_for(settled)
 
 
-def all_of(topic: Topic, count: int, each: int = 1) -> dict[bytes, dict[int, int]]:
-    """For `settle`: partitions 0 to count - 1 of a topic, with `each` members."""
-    return {topic.id: dict.fromkeys(range(count), each)}
+def all_of(topic: Topic, count: int, members: int = 1) -> dict[bytes, dict[int, int]]:
+    """For `settle`: partitions 0 to count - 1 of a topic, `members` members each."""
+    return {topic.id: dict.fromkeys(range(count), members)}
 
 
 def described(wire: Wire, group_id: str) -> Any:
@@ -119,7 +119,7 @@ def described(wire: Wire, group_id: str) -> Any:
 def alter(wire: Wire, group_id: str, topics: Iterable[tuple[str, Mapping[int, int]]]) -> Any:
     """AlterShareGroupOffsets: start offsets by partition."""
     messages = alter_share_group_offsets
-    wanted = [
+    rows = [
         messages.AlterShareGroupOffsetsRequestTopic(
             topic_name=name,
             partitions=[
@@ -129,34 +129,34 @@ def alter(wire: Wire, group_id: str, topics: Iterable[tuple[str, Mapping[int, in
         )
         for name, offsets in topics
     ]
-    return wire.send(messages.AlterShareGroupOffsetsRequest(group_id=group_id, topics=wanted), 0)
+    return wire.send(messages.AlterShareGroupOffsetsRequest(group_id=group_id, topics=rows), 0)
 
 
 def altered(answer: Any) -> dict[tuple[str, int], tuple[str, str | None]]:
-    """What was said of each partition, when the request as a whole is right."""
+    """Return the outcome of each partition, when the request as a whole is right."""
     assert (answer.error_code, answer.error_message) == (NONE, None)
     return {
-        (topic.topic_name, each.partition_index): (name_of(each.error_code), each.error_message)
+        (topic.topic_name, partition.partition_index): (name_of(partition.error_code), partition.error_message)
         for topic in answer.responses
-        for each in topic.partitions
+        for partition in topic.partitions
     }
 
 
 def delete_offsets(wire: Wire, group_id: str, *topics: str) -> Any:
     messages = delete_share_group_offsets
-    wanted = [messages.DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in topics]
-    return wire.send(messages.DeleteShareGroupOffsetsRequest(group_id=group_id, topics=wanted), 0)
+    rows = [messages.DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in topics]
+    return wire.send(messages.DeleteShareGroupOffsetsRequest(group_id=group_id, topics=rows), 0)
 
 
 def offsets(wire: Wire, group_id: str, topics: Iterable[tuple[str, list[int]]] | None = None, version: int = 1) -> Any:
     """The group as DescribeShareGroupOffsets tells it."""
     messages = describe_share_group_offsets
-    wanted = None
+    rows = None
     if topics is not None:
-        wanted = [
+        rows = [
             messages.DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=parts) for name, parts in topics
         ]
-    group = messages.DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=wanted)
+    group = messages.DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=rows)
     return wire.send(messages.DescribeShareGroupOffsetsRequest(groups=[group]), version).groups[0]
 
 
@@ -164,9 +164,9 @@ def places(group: Any) -> dict[tuple[str, int], tuple[int, int]]:
     """Start offset and lag of each partition that was told."""
     assert (group.error_code, group.error_message) == (NONE, None)
     return {
-        (topic.topic_name, each.partition_index): (each.start_offset, each.lag)
+        (topic.topic_name, partition.partition_index): (partition.start_offset, partition.lag)
         for topic in group.topics
-        for each in topic.partitions
+        for partition in topic.partitions
     }
 
 
@@ -174,7 +174,7 @@ def places(group: Any) -> dict[tuple[str, int], tuple[int, int]]:
 
 
 class Read(NamedTuple):
-    """What ReadShareGroupState told of a partition; batches are (first, last, state, count)."""
+    """The result of ReadShareGroupState for a partition; batches are (first, last, state, count)."""
 
     error: str
     message: str | None
@@ -184,7 +184,7 @@ class Read(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """What ReadShareGroupStateSummary told of a partition."""
+    """The result of ReadShareGroupStateSummary for a partition."""
 
     error: str
     message: str | None
@@ -195,9 +195,9 @@ class Summary(NamedTuple):
 
 
 def outcome(answer: Any) -> tuple[str, str | None]:
-    """What was said of the one partition asked about."""
-    ((found,),) = (each.partitions for each in answer.results)
-    return name_of(found.error_code), found.error_message
+    """Return the outcome of the only partition of a response."""
+    ((partition,),) = (topic.partitions for topic in answer.results)
+    return name_of(partition.error_code), partition.error_message
 
 
 def initialize(
@@ -214,11 +214,12 @@ def read(wire: Wire, group_id: str, topic_id: bytes, partition: int = 0, leader_
     part = messages.PartitionData(partition=partition, leader_epoch=leader_epoch)
     topics = [messages.ReadStateData(topic_id=topic_id, partitions=[part])]
     answer = wire.send(messages.ReadShareGroupStateRequest(group_id=group_id, topics=topics), 0)
-    ((found,),) = (each.partitions for each in answer.results)
+    ((row,),) = (topic.partitions for topic in answer.results)
     batches = [
-        (each.first_offset, each.last_offset, each.delivery_state, each.delivery_count) for each in found.state_batches
+        (batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
+        for batch in row.state_batches
     ]
-    return Read(name_of(found.error_code), found.error_message, found.state_epoch, found.start_offset, batches)
+    return Read(name_of(row.error_code), row.error_message, row.state_epoch, row.start_offset, batches)
 
 
 def write(
@@ -263,12 +264,12 @@ def summary(
     part = messages.PartitionData(partition=partition, leader_epoch=leader_epoch)
     topics = [messages.ReadStateSummaryData(topic_id=topic_id, partitions=[part])]
     answer = wire.send(messages.ReadShareGroupStateSummaryRequest(group_id=group_id, topics=topics), version)
-    ((found,),) = (each.partitions for each in answer.results)
+    ((row,),) = (topic.partitions for topic in answer.results)
     return Summary(
-        name_of(found.error_code),
-        found.error_message,
-        found.state_epoch,
-        found.leader_epoch,
-        found.start_offset,
-        found.delivery_complete_count,
+        name_of(row.error_code),
+        row.error_message,
+        row.state_epoch,
+        row.leader_epoch,
+        row.start_offset,
+        row.delivery_complete_count,
     )

@@ -50,7 +50,7 @@ Acquired = tuple[int, int, int]
 
 
 class Fetched(NamedTuple):
-    """What a ShareFetch told of one partition."""
+    """The result of a ShareFetch for one partition."""
 
     error: str
     message: str | None
@@ -79,7 +79,7 @@ class ShareMember:
 
     def ask_fetch(self, *topics: FetchTopic, **fields: Any) -> Any:
         """Send a ShareFetch and return the whole answer; the epoch goes on when there is no error."""
-        given: dict[str, Any] = {
+        body: dict[str, Any] = {
             "group_id": self.group_id,
             "member_id": self.member_id,
             "share_session_epoch": self.epoch,
@@ -90,7 +90,7 @@ class ShareMember:
             "batch_size": 500,
             "topics": list(topics),
         }
-        answer = self.wire.send(ShareFetchRequest(**(given | fields)), self.version)
+        answer = self.wire.send(ShareFetchRequest(**(body | fields)), self.version)
         if answer.error_code == 0:
             self.epoch += 1
         return answer
@@ -106,13 +106,13 @@ class ShareMember:
         """ShareFetch of partitions of a topic (0 unless said otherwise) when the session is new, of nothing more when it goes
         on: what it told of each partition. `acks` go with it.
         """
-        wanted = list(partitions or (() if self.epoch > 0 else (0,)))
+        indexes = list(partitions or (() if self.epoch > 0 else (0,)))
         acks = acks or {}
         listed = [
             FetchPartition(
                 partition_index=index, acknowledgement_batches=_batches(PiggybackedBatch, acks.get(index, ()))
             )
-            for index in dict.fromkeys([*wanted, *acks])
+            for index in dict.fromkeys([*indexes, *acks])
         ]
         if forget:
             fields["forgotten_topics_data"] = [ForgottenTopic(topic_id=topic.id, partitions=list(forget))]
@@ -126,21 +126,21 @@ class ShareMember:
         deadline = time.monotonic() + 20
         while sum(last - first + 1 for first, last, _ in taken) < count:
             assert time.monotonic() < deadline, taken
-            found = self.fetch(topic, partition, **({"max_wait_ms": 500, "min_bytes": 1} | fields))
-            if partition in found:
-                assert found[partition].error == "NONE", found
-                taken += found[partition].acquired
+            partitions = self.fetch(topic, partition, **({"max_wait_ms": 500, "min_bytes": 1} | fields))
+            if partition in partitions:
+                assert partitions[partition].error == "NONE", partitions
+                taken += partitions[partition].acquired
         return taken
 
     def ask_acknowledge(self, *topics: AcknowledgeTopic, **fields: Any) -> Any:
         """Send a ShareAcknowledge and return the whole answer."""
-        given: dict[str, Any] = {
+        body: dict[str, Any] = {
             "group_id": self.group_id,
             "member_id": self.member_id,
             "share_session_epoch": self.epoch,
             "topics": list(topics),
         }
-        answer = self.wire.send(ShareAcknowledgeRequest(**(given | fields)), self.version)
+        answer = self.wire.send(ShareAcknowledgeRequest(**(body | fields)), self.version)
         if answer.error_code == 0:
             self.epoch += 1
         return answer
@@ -151,14 +151,14 @@ class ShareMember:
 
     def acknowledged(self, topic: Topic, *acks: Acked, partition: int = 0, **fields: Any) -> tuple[str, str | None]:
         """ShareAcknowledge of one partition: the error's name and its message."""
-        wanted = AcknowledgePartition(
+        row = AcknowledgePartition(
             partition_index=partition, acknowledgement_batches=_batches(AcknowledgementBatch, acks)
         )
-        answer = self.ask_acknowledge(AcknowledgeTopic(topic_id=topic.id, partitions=[wanted]), **fields)
+        answer = self.ask_acknowledge(AcknowledgeTopic(topic_id=topic.id, partitions=[row]), **fields)
         assert answer.error_code == 0, (name_of(answer.error_code), answer.error_message)
-        ((found,),) = (each.partitions for each in answer.responses)
-        assert found.partition_index == partition
-        return name_of(found.error_code), found.error_message
+        ((result,),) = (response.partitions for response in answer.responses)
+        assert result.partition_index == partition
+        return name_of(result.error_code), result.error_message
 
     def leave(self) -> str:
         """The final epoch: the session is over."""
@@ -177,20 +177,20 @@ def _batches(kind: Callable[..., Any], acks: Iterable[Acked]) -> list[Any]:
 def found_in(answer: Any) -> dict[int, Fetched]:
     """The partitions of an answer that speaks of one topic at most."""
     assert len(answer.responses) <= 1
-    found = {}
+    partitions = {}
     for topic in answer.responses:
-        for each in topic.partitions:
-            records = records_of(each.records) if each.records else []
-            found[each.partition_index] = Fetched(
-                name_of(each.error_code),
-                each.error_message,
-                name_of(each.acknowledge_error_code),
-                each.acknowledge_error_message,
-                [(one.first_offset, one.last_offset, one.delivery_count) for one in each.acquired_records],
+        for partition in topic.partitions:
+            records = records_of(partition.records) if partition.records else []
+            partitions[partition.partition_index] = Fetched(
+                name_of(partition.error_code),
+                partition.error_message,
+                name_of(partition.acknowledge_error_code),
+                partition.acknowledge_error_message,
+                [(one.first_offset, one.last_offset, one.delivery_count) for one in partition.acquired_records],
                 [record.offset for record in records],
                 {record.offset: record.value for record in records},
             )
-    return found
+    return partitions
 
 
 def ranges(acquired: Iterable[Acquired]) -> list[Acquired]:
@@ -218,7 +218,7 @@ def initialize(wire: Wire, group_id: str, topic: Topic, *partitions: int, start:
     deadline = time.monotonic() + 30
     while True:
         answer = wire.send(request, 0)
-        codes = {name_of(each.error_code) for found in answer.results for each in found.partitions}
+        codes = {name_of(row.error_code) for result in answer.results for row in result.partitions}
         if codes == {"NONE"}:
             return
         assert all("COORDINATOR" in name or name == "UNKNOWN_TOPIC_OR_PARTITION" for name in codes), codes
@@ -227,7 +227,7 @@ def initialize(wire: Wire, group_id: str, topic: Topic, *partitions: int, start:
 
 
 class Summary(NamedTuple):
-    """What the share coordinator tells of one share partition."""
+    """The state of one share partition according to the share coordinator."""
 
     error: str
     state_epoch: int
@@ -237,10 +237,10 @@ class Summary(NamedTuple):
 
 def summary(wire: Wire, group_id: str, topic: Topic, partition: int = 0) -> Summary:
     """ReadShareGroupStateSummary."""
-    wanted = ReadStateSummaryData(topic_id=topic.id, partitions=[WantedSummary(partition=partition, leader_epoch=0)])
-    answer = wire.send(ReadShareGroupStateSummaryRequest(group_id=group_id, topics=[wanted]), 1)
-    ((found,),) = (each.partitions for each in answer.results)
-    return Summary(name_of(found.error_code), found.state_epoch, found.start_offset, found.delivery_complete_count)
+    row = ReadStateSummaryData(topic_id=topic.id, partitions=[WantedSummary(partition=partition, leader_epoch=0)])
+    answer = wire.send(ReadShareGroupStateSummaryRequest(group_id=group_id, topics=[row]), 1)
+    ((state,),) = (result.partitions for result in answer.results)
+    return Summary(name_of(state.error_code), state.state_epoch, state.start_offset, state.delivery_complete_count)
 
 
 def configure(wire: Wire, group_id: str, **configs: str) -> None:

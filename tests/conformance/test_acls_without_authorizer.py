@@ -31,7 +31,7 @@ def test_no_acl_can_be_created(broker: Wire, version: int, count: int) -> None:
     )
     results = broker.send(CreateAclsRequest(creations=[acl] * count), version).results
     expected = (SECURITY_DISABLED, "No Authorizer is configured.")
-    assert [(each.error_code, each.error_message) for each in results] == [expected] * count
+    assert [(result.error_code, result.error_message) for result in results] == [expected] * count
 
 
 @pytest.mark.api(request=DeleteAclsRequest)
@@ -41,4 +41,4 @@ def test_no_acl_can_be_deleted(broker: Wire, version: int, count: int) -> None:
     every = DeleteAclsFilter(resource_type_filter=ANY, operation=ANY, permission_type=ANY)
     results = broker.send(DeleteAclsRequest(filters=[every] * count), version).filter_results
     expected: tuple[int, str, list[object]] = (SECURITY_DISABLED, "No Authorizer is configured.", [])
-    assert [(each.error_code, each.error_message, each.matching_acls) for each in results] == [expected] * count
+    assert [(result.error_code, result.error_message, result.matching_acls) for result in results] == [expected] * count

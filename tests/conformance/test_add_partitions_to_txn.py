@@ -100,8 +100,8 @@ def test_a_topic_without_partitions_has_no_row(producer: TransactionalProducer, 
     ]
     transaction = AddPartitionsToTxnTransaction(topics=asked, **who)
     answer = producer.wire.send(AddPartitionsToTxnRequest(transactions=[transaction]), version)
-    (found,) = answer.results_by_transaction
-    assert [row.name for row in found.topic_results] == ["other"]
+    (result,) = answer.results_by_transaction
+    assert [row.name for row in result.topic_results] == ["other"]
 
 
 def by_broker(
@@ -123,24 +123,24 @@ def by_broker(
     )
     answer = producer.wire.send(AddPartitionsToTxnRequest(transactions=[asked]), version)
     assert answer.error_code == 0
-    (found,) = answer.results_by_transaction
-    assert found.transactional_id == asked.transactional_id
+    (result,) = answer.results_by_transaction
+    assert result.transactional_id == asked.transactional_id
     return {
-        (topic.name, each.partition_index): name_of(each.partition_error_code)
-        for topic in found.topic_results
-        for each in topic.results_by_partition
+        (topic.name, partition.partition_index): name_of(partition.partition_error_code)
+        for topic in result.topic_results
+        for partition in topic.results_by_partition
     }
 
 
 @pytest.mark.parametrize("version", BY_BROKERS)
 def test_verification_adds_nothing(producer: TransactionalProducer, make_topic: TopicFactory, version: int) -> None:
     topic = make_topic(2)
-    wanted = {topic.name: [0, 1]}
+    partitions = {topic.name: [0, 1]}
     missing = {(topic.name, 0): "TRANSACTION_ABORTABLE", (topic.name, 1): "TRANSACTION_ABORTABLE"}
-    assert by_broker(producer, version, wanted, verify=True) == missing
+    assert by_broker(producer, version, partitions, verify=True) == missing
     assert producer.described().state == "Empty"
     producer.add(topic, 1)
-    assert by_broker(producer, version, wanted, verify=True) == missing | {(topic.name, 1): "NONE"}
+    assert by_broker(producer, version, partitions, verify=True) == missing | {(topic.name, 1): "NONE"}
     assert producer.described().partitions == {(topic.name, 1)}
 
 
@@ -179,18 +179,18 @@ def test_several_transactions_in_one_request(broker: Wire, topic: Topic, version
     producers[1].add(topic)
     asked = [
         AddPartitionsToTxnTransaction(
-            transactional_id=each.transactional_id,
-            producer_id=each.producer_id,
-            producer_epoch=each.epoch,
-            verify_only=each is not producers[2],
+            transactional_id=producer.transactional_id,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            verify_only=producer is not producers[2],
             topics=[AddPartitionsToTxnRequestAddPartitionsToTxnTopic(name=topic.name, partitions=[0])],
         )
-        for each in producers
+        for producer in producers
     ]
     answer = broker.send(AddPartitionsToTxnRequest(transactions=asked), version)
     codes = {
-        found.transactional_id: name_of(found.topic_results[0].results_by_partition[0].partition_error_code)
-        for found in answer.results_by_transaction
+        result.transactional_id: name_of(result.topic_results[0].results_by_partition[0].partition_error_code)
+        for result in answer.results_by_transaction
     }
     expected = ["TRANSACTION_ABORTABLE", "NONE", "NONE"]
-    assert codes == {each.transactional_id: code for each, code in zip(producers, expected, strict=True)}
+    assert codes == {producer.transactional_id: code for producer, code in zip(producers, expected, strict=True)}

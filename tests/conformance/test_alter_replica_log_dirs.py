@@ -16,15 +16,15 @@ API = AlterReplicaLogDirsRequest
 
 
 def home(wire: Wire) -> str:
-    (found,) = wire.send(DescribeLogDirsRequest(topics=[]), 1).results
-    return str(found.log_dir)
+    (directory,) = wire.send(DescribeLogDirsRequest(topics=[]), 1).results
+    return str(directory.log_dir)
 
 
-def altered(wire: Wire, version: int, *wanted: tuple[str, str, list[int]]) -> dict[tuple[str, int], int]:
+def altered(wire: Wire, version: int, *moves: tuple[str, str, list[int]]) -> dict[tuple[str, int], int]:
     request = AlterReplicaLogDirsRequest(
         dirs=[
             AlterReplicaLogDir(path=path, topics=[AlterReplicaLogDirTopic(name=name, partitions=indexes)])
-            for path, name, indexes in wanted
+            for path, name, indexes in moves
         ]
     )
     results = wire.send(request, version).results
@@ -35,8 +35,8 @@ def altered(wire: Wire, version: int, *wanted: tuple[str, str, list[int]]) -> di
 def test_where_it_lies_already(broker: Wire, make_topic: TopicFactory, version: int) -> None:
     topic = make_topic(2)
     topic.append(3)
-    found = altered(broker, version, (home(broker), topic.name, [0, 1, 7]), (home(broker), "no-such-topic", [0]))
-    assert found == {
+    codes = altered(broker, version, (home(broker), topic.name, [0, 1, 7]), (home(broker), "no-such-topic", [0]))
+    assert codes == {
         (topic.name, 0): NONE,
         (topic.name, 1): NONE,
         (topic.name, 7): UNKNOWN_TOPIC_OR_PARTITION,
@@ -70,5 +70,5 @@ def test_topics_that_cannot_be(broker: Wire, name: str, index: int, code: int) -
 
 def test_a_partition_twice(broker: Wire, make_topic: TopicFactory) -> None:
     topic = make_topic()
-    found = altered(broker, 2, ("/nowhere", topic.name, [0, 0]), (home(broker), topic.name, [0]))
-    assert found == {(topic.name, 0): NONE}
+    codes = altered(broker, 2, ("/nowhere", topic.name, [0, 0]), (home(broker), topic.name, [0]))
+    assert codes == {(topic.name, 0): NONE}

@@ -64,7 +64,7 @@ def test_good_partitions_of_a_request_are_altered(broker: Wire, make_topic: Topi
     topic, group_id = make_topic(2), share_group(broker)
     answer = alter(broker, group_id, [(topic.name, {0: 3, 5: 1}), ("nope", {0: 0})])
     assert altered(answer) == {(topic.name, 0): DONE, (topic.name, 5): UNKNOWN, ("nope", 0): UNKNOWN}
-    ids = {each.topic_name: each.topic_id for each in answer.responses}
+    ids = {row.topic_name: row.topic_id for row in answer.responses}
     assert ids == {topic.name: topic.id, "nope": bytes(16)}
     assert places(offsets(broker, group_id)).keys() == {(topic.name, 0)}
 
@@ -87,7 +87,7 @@ def test_any_offset_is_taken(broker: Wire, topic: Topic, offset: int, lag: int) 
 def test_the_last_word_counts(broker: Wire, topic: Topic) -> None:
     group_id = share_group(broker)
     answer = alter(broker, group_id, [(topic.name, {0: 3}), (topic.name, {0: 2})])
-    assert [len(each.partitions) for each in answer.responses] == [2]
+    assert [len(row.partitions) for row in answer.responses] == [2]
     assert summary(broker, group_id, topic.id).start_offset == 2
 
 

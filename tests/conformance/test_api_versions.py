@@ -28,8 +28,10 @@ def test_every_version_lists_the_apis(broker: Wire, version: int) -> None:
 @pytest.mark.parametrize("version", versions(API))
 def test_features(broker: Wire, version: int) -> None:
     answer = broker.send(ApiVersionsRequest(client_software_name="c", client_software_version="1"), version)
-    supported = {each.name: (each.min_version, each.max_version) for each in answer.supported_features}
-    finalized = {each.name: (each.min_version_level, each.max_version_level) for each in answer.finalized_features}
+    supported = {feature.name: (feature.min_version, feature.max_version) for feature in answer.supported_features}
+    finalized = {
+        feature.name: (feature.min_version_level, feature.max_version_level) for feature in answer.finalized_features
+    }
     if version < 3:
         assert (supported, finalized, answer.finalized_features_epoch) == ({}, {}, -1)
         return

@@ -64,8 +64,8 @@ def absent() -> str:
 
 def id_of(broker: Wire, topic: Topic) -> bytes:
     answer = broker.send(MetadataRequest(topics=[MetadataRequestTopic(name=topic.name)]), 12)
-    found: bytes = answer.topics[0].topic_id
-    return found
+    topic_id: bytes = answer.topics[0].topic_id
+    return topic_id
 
 
 def coordinated(broker: Wire) -> None:
@@ -79,11 +79,11 @@ def asked(name: str, topic_id: bytes, *partitions: int | str) -> OffsetCommitReq
     """Commits of partitions; a text is metadata for partition 0."""
     parts = [
         OffsetCommitRequestPartition(
-            partition_index=0 if isinstance(each, str) else each,
+            partition_index=0 if isinstance(partition, str) else partition,
             committed_offset=1,
-            committed_metadata=each if isinstance(each, str) else "",
+            committed_metadata=partition if isinstance(partition, str) else "",
         )
-        for each in partitions
+        for partition in partitions
     ]
     return OffsetCommitRequestTopic(name=name, topic_id=topic_id, partitions=parts)
 
@@ -98,10 +98,10 @@ def test_offset_commit_says_first_what_it_set_aside(broker: Wire, topic: Topic, 
         answer = broker.send(OffsetCommitRequest(group_id=f"g-{topic.name}", topics=list(topics)), number)
         return [
             (
-                each.topic_id if number >= 10 else each.name,
-                [(part.partition_index, part.error_code) for part in each.partitions],
+                row.topic_id if number >= 10 else row.name,
+                [(part.partition_index, part.error_code) for part in row.partitions],
             )
-            for each in answer.topics
+            for row in answer.topics
         ]
 
     here, there = (known[1], unknown[1]) if number >= 10 else (known[0], unknown[0])
@@ -119,11 +119,11 @@ def test_offset_commit_says_first_what_it_set_aside(broker: Wire, topic: Topic, 
 def test_offset_fetch_says_last_what_it_does_not_know(broker: Wire, topic: Topic) -> None:
     coordinated(broker)
     ids = [NOWHERE, id_of(broker, topic)]
-    topics = [OffsetFetchRequestTopics(topic_id=each, partition_indexes=[0]) for each in ids]
+    topics = [OffsetFetchRequestTopics(topic_id=topic_id, partition_indexes=[0]) for topic_id in ids]
     group = OffsetFetchRequestGroup(group_id=f"g-{topic.name}", topics=topics)
     answer = broker.send(OffsetFetchRequest(groups=[group]), 10)
-    found = [(each.topic_id, each.partitions[0].error_code) for each in answer.groups[0].topics]
-    assert found == [(ids[1], NONE), (ids[0], UNKNOWN_TOPIC_ID)]
+    codes = [(row.topic_id, row.partitions[0].error_code) for row in answer.groups[0].topics]
+    assert codes == [(ids[1], NONE), (ids[0], UNKNOWN_TOPIC_ID)]
 
 
 def test_metadata_of_ids_and_names(broker: Wire, topic: Topic) -> None:
@@ -131,7 +131,7 @@ def test_metadata_of_ids_and_names(broker: Wire, topic: Topic) -> None:
 
     def rows(*topics: MetadataRequestTopic) -> list[tuple[int, str | None]]:
         request = MetadataRequest(topics=list(topics), allow_auto_topic_creation=False)
-        return [(each.error_code, each.name) for each in broker.send(request, 13).topics]
+        return [(row.error_code, row.name) for row in broker.send(request, 13).topics]
 
     twice = MetadataRequestTopic(topic_id=known, name=absent())
     assert rows(twice, twice, MetadataRequestTopic(name=topic.name)) == [(NONE, topic.name)]
@@ -158,7 +158,7 @@ def test_delete_topics_named_twice_over(broker: Wire) -> None:
     both = DeleteTopicState(name=absent(), topic_id=NOWHERE)
     answer = broker.send(DeleteTopicsRequest(topics=[both, both], timeout_ms=5000), 6)
     why = "You may not specify both topic name and topic id."
-    assert [(each.error_code, each.error_message) for each in answer.responses] == [(INVALID_REQUEST, why)] * 2
+    assert [(result.error_code, result.error_message) for result in answer.responses] == [(INVALID_REQUEST, why)] * 2
 
 
 def test_describe_topic_partitions_with_a_cursor_elsewhere(broker: Wire) -> None:
@@ -166,7 +166,7 @@ def test_describe_topic_partitions_with_a_cursor_elsewhere(broker: Wire) -> None
     cursor = Cursor(topic_name="", partition_index=0)
     topics = [TopicRequest(name=name) for name in names]
     answer = broker.send(DescribeTopicPartitionsRequest(topics=topics, cursor=cursor), 0)
-    assert [(each.error_code, each.name) for each in answer.topics] == [(INVALID_REQUEST, name) for name in names]
+    assert [(row.error_code, row.name) for row in answer.topics] == [(INVALID_REQUEST, name) for name in names]
 
 
 def test_elect_leaders_of_an_unknown_kind(broker: Wire) -> None:
@@ -177,8 +177,8 @@ def test_elect_leaders_of_an_unknown_kind(broker: Wire) -> None:
 def test_no_reassignments(broker: Wire) -> None:
     request = AlterPartitionReassignmentsRequest(timeout_ms=5000, allow_replication_factor_change=False, topics=[])
     answer = broker.send(request, 1)
-    found = (answer.error_code, answer.error_message, answer.allow_replication_factor_change, answer.responses)
-    assert found == (NONE, "", True, [])
+    outcome = (answer.error_code, answer.error_message, answer.allow_replication_factor_change, answer.responses)
+    assert outcome == (NONE, "", True, [])
 
 
 def test_quotas_of_nobody(broker: Wire) -> None:
@@ -193,7 +193,7 @@ def test_describe_configs_with_an_unknown_type(broker: Wire, topic: Topic) -> No
         for kind in (TOPIC, 64)
     ]
     answer = broker.send(DescribeConfigsRequest(resources=resources), 4)
-    assert [(each.error_code, each.configs) for each in answer.results] == [(INVALID_REQUEST, [])] * 2
+    assert [(result.error_code, result.configs) for result in answer.results] == [(INVALID_REQUEST, [])] * 2
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_edits_that_cannot_be(
     edit = AlterableConfig(name=config, config_operation=operation, value="1")
     resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=[edit])
     answer = broker.send(IncrementalAlterConfigsRequest(resources=[resource], validate_only=True), 1)
-    assert [(each.error_code, each.error_message) for each in answer.responses] == [(code, message)]
+    assert [(result.error_code, result.error_message) for result in answer.responses] == [(code, message)]
 
 
 def test_null_configs(broker: Wire, topic: Topic) -> None:
@@ -239,17 +239,17 @@ def test_null_configs(broker: Wire, topic: Topic) -> None:
 
 
 def test_config_resources_come_by_kind(broker: Wire, topic: Topic) -> None:
-    found = [each.resource_type for each in broker.send(ListConfigResourcesRequest(), 1).config_resources]
-    assert TOPIC in found
-    assert found == sorted(found, reverse=True)
+    kinds = [resource.resource_type for resource in broker.send(ListConfigResourcesRequest(), 1).config_resources]
+    assert TOPIC in kinds
+    assert kinds == sorted(kinds, reverse=True)
 
 
 def test_list_offsets_of_what_nobody_knows(broker: Wire, topic: Topic) -> None:
     def codes(isolation_level: int, *partitions: tuple[int, int]) -> list[list[int]]:
-        wanted = [ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index, timestamp in partitions]
-        topics = [ListOffsetsTopic(name=topic.name, partitions=wanted)]
+        rows = [ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index, timestamp in partitions]
+        topics = [ListOffsetsTopic(name=topic.name, partitions=rows)]
         answer = broker.send(ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=topics), 10)
-        return [sorted(part.error_code for part in each.partitions) for each in answer.topics]
+        return [sorted(part.error_code for part in row.partitions) for row in answer.topics]
 
     assert codes(0, (7, -8), (8, -1)) == [[UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_VERSION]]
     assert codes(7, (0, -1)) == [[UNKNOWN_SERVER_ERROR]]

@@ -38,13 +38,13 @@ def described(
     return broker.send(DescribeClientQuotasRequest(components=parts, strict=strict), version)
 
 
-def found(answer: Any) -> dict[Entity, dict[str, float]]:
+def quotas_in(answer: Any) -> dict[Entity, dict[str, float]]:
     assert answer.error_code == NONE, answer.error_message
     return {
-        tuple(sorted((part.entity_type, part.entity_name) for part in each.entity)): {
-            value.key: value.value for value in each.values
+        tuple(sorted((part.entity_type, part.entity_name) for part in row.entity)): {
+            value.key: value.value for value in row.values
         }
-        for each in answer.entries
+        for row in answer.entries
     }
 
 
@@ -62,8 +62,8 @@ def alter(broker: Wire) -> Iterator[Alter]:
 
     yield send
     entries = [entry(entity, dict.fromkeys(keys)) for entity, keys in altered.items()]
-    for each in entries:
-        broker.send(AlterClientQuotasRequest(entries=[each]), 1)
+    for row in entries:
+        broker.send(AlterClientQuotasRequest(entries=[row]), 1)
 
 
 @pytest.fixture
@@ -82,20 +82,20 @@ def test_what_is_set_is_described_and_taken_away(broker: Wire, alter: Alter, use
         "controller_mutation_rate": 0.25,
     }
     assert alter(entity, quotas, version=version) == (NONE, None)
-    wanted = [("user", EXACT, user)]
-    wait_for(lambda: found(described(broker, wanted, strict=False, version=version)) == {entity: quotas})
+    components = [("user", EXACT, user)]
+    wait_for(lambda: quotas_in(described(broker, components, strict=False, version=version)) == {entity: quotas})
     gone: dict[str, float | None] = {"producer_byte_rate": None, "request_percentage": None, "no_such_quota": None}
     assert alter(entity, gone, version=version) == (NONE, None)
     left = {key: value for key, value in quotas.items() if key not in gone}
-    wait_for(lambda: found(described(broker, wanted, strict=True, version=version)) == {entity: left})
+    wait_for(lambda: quotas_in(described(broker, components, strict=True, version=version)) == {entity: left})
     assert alter(entity, dict.fromkeys(left), version=version) == (NONE, None)
-    wait_for(lambda: found(described(broker, wanted, strict=False, version=version)) == {})
+    wait_for(lambda: quotas_in(described(broker, components, strict=False, version=version)) == {})
 
 
 def test_validate_only_changes_nothing(broker: Wire, alter: Alter, user: str) -> None:
     assert alter((("user", user),), {"producer_byte_rate": 1000.0}, validate_only=True) == (NONE, None)
     assert alter((("user", user),), {"nope": 1000.0}, validate_only=True)[0] == INVALID_REQUEST
-    assert found(described(broker, [("user", EXACT, user)], strict=False)) == {}
+    assert quotas_in(described(broker, [("user", EXACT, user)], strict=False)) == {}
 
 
 @pytest.mark.parametrize(
@@ -153,20 +153,20 @@ def test_values_of_addresses(alter: Alter, key: str, value: float, why: str) -> 
 def test_entities(broker: Wire, entity: Entity, why: str) -> None:
     request = AlterClientQuotasRequest(entries=[entry(entity, {"connection_creation_rate": 5.0})])
     answers = broker.send(request, 1).entries
-    assert [(each.error_code, each.error_message) for each in answers] == [(INVALID_REQUEST, why)]
-    told = [(part.entity_type, part.entity_name) for part in answers[0].entity]
-    assert sorted(told) == sorted(entity)
+    assert [(result.error_code, result.error_message) for result in answers] == [(INVALID_REQUEST, why)]
+    parts = [(part.entity_type, part.entity_name) for part in answers[0].entity]
+    assert sorted(parts) == sorted(entity)
 
 
 def test_one_entity_twice_is_answered_once(broker: Wire, user: str) -> None:
     why = f"Ignoring duplicate entity ClientQuotaEntity(entries={{user={user}}})"
     entries = [entry((("user", user),), {key: 5.0}) for key in ("producer_byte_rate", "consumer_byte_rate")]
     answers = broker.send(AlterClientQuotasRequest(entries=entries), 1).entries
-    assert [(each.error_code, each.error_message) for each in answers] == [(INVALID_REQUEST, why)]
+    assert [(result.error_code, result.error_message) for result in answers] == [(INVALID_REQUEST, why)]
     twice = entry((("user", user),), {"producer_byte_rate": 5.0})
     twice.ops.append(twice.ops[0])
     answers = broker.send(AlterClientQuotasRequest(entries=[twice]), 1).entries
-    assert [(each.error_code, each.error_message) for each in answers] == [(INVALID_REQUEST, why)]
+    assert [(result.error_code, result.error_message) for result in answers] == [(INVALID_REQUEST, why)]
 
 
 def test_one_entitys_error_is_not_anothers(broker: Wire, alter: Alter, user: str) -> None:
@@ -176,8 +176,8 @@ def test_one_entitys_error_is_not_anothers(broker: Wire, alter: Alter, user: str
         entry((("planet", "x"),), {"producer_byte_rate": 5.0}),
     ]
     answers = broker.send(AlterClientQuotasRequest(entries=entries), 1).entries
-    assert sorted(each.error_code for each in answers) == [NONE, INVALID_REQUEST]
-    wait_for(lambda: len(found(described(broker, [("user", EXACT, user)], strict=False))) == 1)
+    assert sorted(result.error_code for result in answers) == [NONE, INVALID_REQUEST]
+    wait_for(lambda: len(quotas_in(described(broker, [("user", EXACT, user)], strict=False))) == 1)
     alter((("user", user),), {"producer_byte_rate": None})
 
 
@@ -187,7 +187,7 @@ def test_nothing_is_altered_by_nothing(broker: Wire) -> None:
 
 @pytest.fixture
 def mine(broker: Wire, alter: Alter, user: str) -> dict[str, Entity]:
-    """Entities of every shape, with quotas that trouble nobody."""
+    """Entities of every shape, with quotas that have no effect on other clients."""
     entities: dict[str, Entity] = {
         "user": (("user", user),),
         "any user": (("user", None),),
@@ -202,12 +202,12 @@ def mine(broker: Wire, alter: Alter, user: str) -> dict[str, Entity]:
     for entity in entities.values():
         key = "connection_creation_rate" if entity[0][0] == "ip" else "producer_byte_rate"
         assert alter(entity, {key: 2.0**30}) == (NONE, None)
-    wait_for(lambda: set(found(described(broker, [], strict=False))) >= set(entities.values()))
+    wait_for(lambda: set(quotas_in(described(broker, [], strict=False))) >= set(entities.values()))
     return entities
 
 
 @pytest.mark.parametrize(
-    ("components", "strict", "wanted"),
+    ("components", "strict", "expected"),
     [
         ([], False, "user, any user, client, any client, both, any client of, any both, address, any address"),
         ([], True, ""),
@@ -233,12 +233,12 @@ def test_filters(
     user: str,
     components: list[tuple[str, int, str | None]],
     strict: bool,
-    wanted: str,
+    expected: str,
 ) -> None:
     asked = [(kind, match, user if name == "?" else name) for kind, match, name in components]
-    answer = found(described(broker, asked, strict=strict))
+    answer = quotas_in(described(broker, asked, strict=strict))
     assert {entity for entity in answer if entity in mine.values()} == {
-        mine[name] for name in wanted.split(", ") if name
+        mine[name] for name in expected.split(", ") if name
     }
 
 

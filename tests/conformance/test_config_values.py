@@ -14,8 +14,8 @@ from .test_incremental_alter_configs import incremental
     ("kind", "config", "values"), config_values.ROWS, ids=[config for _, config, _ in config_values.ROWS]
 )
 def test_odd_values(broker: Wire, topic: Topic, kind: int, config: str, values: tuple[str, ...]) -> None:
-    found = {value: config_values.outcome(broker, kind, topic.name, config, value) for value in values}
-    assert found == config_values.recorded()[config]
+    outcomes = {value: config_values.outcome(broker, kind, topic.name, config, value) for value in values}
+    assert outcomes == config_values.recorded()[config]
 
 
 @pytest.mark.parametrize(
@@ -36,5 +36,5 @@ def test_duplicates_in_lists_of_a_broker_are_refused(broker: Wire, config: str, 
 
 
 def node(broker: Wire) -> int:
-    found: int = broker.send(DescribeClusterRequest(), 0).brokers[0].broker_id
-    return found
+    node_id: int = broker.send(DescribeClusterRequest(), 0).brokers[0].broker_id
+    return node_id

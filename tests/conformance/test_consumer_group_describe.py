@@ -25,16 +25,16 @@ def test_a_group_with_two_members(broker: Wire, make_topic: TopicFactory, versio
     assert (group.error_code, group.error_message, group.group_id) == (NONE, None, group_id)
     assert (group.group_state, group.group_epoch, group.assignment_epoch) == ("Stable", 3, 3)
     assert (group.assignor_name, group.authorized_operations) == ("uniform", -(2**31))
-    found = {each.member_id: each for each in group.members}
-    assert found.keys() == {one.member_id, two.member_id}
-    first, second = found[one.member_id], found[two.member_id]
+    rows = {row.member_id: row for row in group.members}
+    assert rows.keys() == {one.member_id, two.member_id}
+    first, second = rows[one.member_id], rows[two.member_id]
     assert (first.instance_id, first.rack_id, second.instance_id, second.rack_id) == (None, "r", "i", None)
-    for each, member in ((first, one), (second, two)):
-        assert (each.member_epoch, each.client_id) == (3, "conformance")
-        assert each.client_host.startswith("/")
-        assert (each.subscribed_topic_names, each.subscribed_topic_regex) == ([topic.name], "")
-        assert each.member_type == (1 if version >= 1 else -1)
-        for assignment in (each.assignment, each.target_assignment):
+    for row, member in ((first, one), (second, two)):
+        assert (row.member_epoch, row.client_id) == (3, "conformance")
+        assert row.client_host.startswith("/")
+        assert (row.subscribed_topic_names, row.subscribed_topic_regex) == ([topic.name], "")
+        assert row.member_type == (1 if version >= 1 else -1)
+        for assignment in (row.assignment, row.target_assignment):
             (part,) = assignment.topic_partitions
             assert (part.topic_id, part.topic_name) == (topic.id, topic.name)
             assert set(part.partitions) == member.partitions_of(topic)
@@ -49,12 +49,12 @@ def test_what_a_member_has_and_what_it_should_have(broker: Wire, make_topic: Top
     group = described_consumers(broker, group_id)
     assert group.group_state == "Reconciling"
     had = {
-        each.member_id: (
-            each.member_epoch,
-            sum(len(part.partitions) for part in each.assignment.topic_partitions),
-            sum(len(part.partitions) for part in each.target_assignment.topic_partitions),
+        row.member_id: (
+            row.member_epoch,
+            sum(len(part.partitions) for part in row.assignment.topic_partitions),
+            sum(len(part.partitions) for part in row.target_assignment.topic_partitions),
         )
-        for each in group.members
+        for row in group.members
     }
     assert had == {one.member_id: (2, 2, 1), two.member_id: (3, 0, 1)}
 
@@ -65,8 +65,8 @@ def test_a_member_has_what_it_was_not_yet_seen_to_give_back(broker: Wire, make_t
     one, two = Consumer(broker, group_id), Consumer(broker, group_id)
 
     def held(member: Consumer) -> dict[str, set[int]]:
-        (found,) = (row for row in described_consumers(broker, group_id).members if row.member_id == member.member_id)
-        return {part.topic_name: set(part.partitions) for part in found.assignment.topic_partitions}
+        (row,) = (row for row in described_consumers(broker, group_id).members if row.member_id == member.member_id)
+        return {part.topic_name: set(part.partitions) for part in row.assignment.topic_partitions}
 
     one.join(topic.name, other.name)
     assert held(one) == {topic.name: {0, 1}, other.name: {0}}
@@ -106,8 +106,8 @@ def test_one_group_twice_and_operations(broker: Wire, topic: Topic) -> None:
     Consumer(broker, group_id).join(topic.name)
     request = ConsumerGroupDescribeRequest(group_ids=[group_id, group_id], include_authorized_operations=True)
     answer = broker.send(request, 1)
-    assert [each.group_id for each in answer.groups] == [group_id, group_id]
-    assert {each.authorized_operations for each in answer.groups} == {0b1101_0100_1000}
+    assert [group.group_id for group in answer.groups] == [group_id, group_id]
+    assert {group.authorized_operations for group in answer.groups} == {0b1101_0100_1000}
 
 
 def test_a_regular_expression_is_told(broker: Wire, topic: Topic) -> None:
@@ -123,6 +123,6 @@ def test_a_classic_member_is_told_apart(broker: Wire, topic: Topic) -> None:
     classic = Member(broker, group_id)
     classic.join(protocols=[("range", NO_TOPICS)])
     Consumer(broker, group_id).join(topic.name)
-    types = {each.member_id: each.member_type for each in described_consumers(broker, group_id).members}
+    types = {row.member_id: row.member_type for row in described_consumers(broker, group_id).members}
     assert types.pop(classic.member_id) == 0
     assert list(types.values()) == [1]

@@ -180,8 +180,8 @@ def test_partitions_go_over_when_they_were_given_back(broker: Wire, make_topic: 
     answer = second.join(topic.name)
     assert (answer.member_epoch, second.assigned) == (3, {})
     assert described_consumers(broker, group_id).group_state == "Reconciling"
-    told = first.beat(topic_partitions=[TopicPartitions(topic_id=topic.id, partitions=[0, 1, 2, 3])])
-    assert (told.member_epoch, len(first.partitions_of(topic))) == (2, 2)
+    revocation = first.beat(topic_partitions=[TopicPartitions(topic_id=topic.id, partitions=[0, 1, 2, 3])])
+    assert (revocation.member_epoch, len(first.partitions_of(topic))) == (2, 2)
     assert second.beat().assignment is None
     assert first.beat().member_epoch == 2
     assert first.beat_with_partitions().member_epoch == 3
@@ -238,7 +238,7 @@ def test_assignors(broker: Wire, make_topic: TopicFactory, assignor: str) -> Non
         member.join(one.name, other.name, server_assignor=assignor)
     group = settle(broker, group_id, *members)
     assert group.assignor_name == assignor
-    shares = sorted([len(each.partitions_of(one)), len(each.partitions_of(other))] for each in members)
+    shares = sorted([len(consumer.partitions_of(one)), len(consumer.partitions_of(other))] for consumer in members)
     if assignor == "range":
         assert shares == [[1, 1], [2, 2]]
     else:
@@ -262,7 +262,7 @@ def test_a_static_member_comes_back_to_what_it_had(broker: Wire, make_topic: Top
     left = before.leave(-2)
     assert (left.error_code, left.member_id, left.member_epoch) == (NONE, before.member_id, -2)
     away = described_consumers(broker, group_id)
-    assert {each.member_epoch for each in away.members} == {3, -2}
+    assert {row.member_epoch for row in away.members} == {3, -2}
     assert after.join(topic.name).member_epoch == 3
     assert after.assigned == before.assigned
     group = described_consumers(broker, group_id)

@@ -1,4 +1,4 @@
-"""What a consumer group writes into __consumer_offsets, read back over a socket: the same records as Apache Kafka's."""
+"""Records of a consumer group in __consumer_offsets, read back over a socket: the same as Apache Kafka's."""
 
 from collections.abc import Callable
 from typing import Any
@@ -42,18 +42,18 @@ class Reader:
         request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic=OFFSETS, partitions=[part])])
         answer = self.wire.send(request, 11).responses[0].partitions[0]
         assert answer.error_code == NONE
-        told = []
+        texts = []
         markers = [batch for batch in scan(answer.records or b"").batches if batch.is_control]
         for record in records_of(answer.records or b""):
             self.offset = record.offset + 1
             if any(batch.base_offset <= record.offset <= batch.last_offset for batch in markers):
                 continue
             assert record.key is not None
-            found = decode_record(record.key, record.value)
-            assert found is not None, record.key
-            if getattr(found.key, "group_id", getattr(found.key, "group", "")) == self.group_id:
-                told.append(self.tell(found.key, found.value, found.version))
-        return told
+            decoded = decode_record(record.key, record.value)
+            assert decoded is not None, record.key
+            if getattr(decoded.key, "group_id", getattr(decoded.key, "group", "")) == self.group_id:
+                texts.append(self.tell(decoded.key, decoded.value, decoded.version))
+        return texts
 
 
 def words(key: Any, value: Any, version: int) -> str:
@@ -71,7 +71,7 @@ def words(key: Any, value: Any, version: int) -> str:
         "TargetAssignmentMetadata": lambda: (
             f"{value.assignment_epoch} {'at' if value.assignment_timestamp else 'never'}"
         ),
-        "TargetAssignmentMember": lambda: f"{sum(len(each.partitions) for each in value.topic_partitions)}",
+        "TargetAssignmentMember": lambda: f"{sum(len(topic.partitions) for topic in value.topic_partitions)}",
         "CurrentMemberAssignment": lambda: (
             f"{value.member_epoch} after {value.previous_member_epoch} state {value.state}"
             f" has {epochs(value.assigned_partitions)} gives {epochs(value.partitions_pending_revocation)}"
@@ -83,7 +83,7 @@ def words(key: Any, value: Any, version: int) -> str:
 
 
 def epochs(topics: Any) -> list[int]:
-    return sorted(epoch for each in topics for epoch in each.assignment_epochs)
+    return sorted(epoch for topic in topics for epoch in topic.assignment_epochs)
 
 
 def test_members_that_come_and_go(broker: Wire, make_topic: TopicFactory) -> None:
@@ -102,9 +102,9 @@ def test_members_that_come_and_go(broker: Wire, make_topic: TopicFactory) -> Non
     one.beat()
     assert reader.records() == []
     two.join(topic.name)
-    found = reader.records()
-    assert sorted(found[2:4]) == ["TargetAssignmentMember v0 1", "TargetAssignmentMember v0 1"]
-    assert found[:2] + found[4:] == [
+    records = reader.records()
+    assert sorted(records[2:4]) == ["TargetAssignmentMember v0 1", "TargetAssignmentMember v0 1"]
+    assert records[:2] + records[4:] == [
         "MemberMetadata v0 i None conformance 1 '' 10000 None",
         "Metadata v0 3 hash",
         "TargetAssignmentMetadata v0 3 at",
@@ -156,14 +156,14 @@ def test_a_regular_expression(broker: Wire, make_topic: TopicFactory) -> None:
     reader = Reader(broker, group_id)
     member = Consumer(broker, group_id)
     member.join(subscribed_topic_names=None, subscribed_topic_regex=topic.name)
-    found: list[str] = []
+    records: list[str] = []
 
     def resolved() -> bool:
-        found.extend(reader.records())
-        return len(found) >= 4
+        records.extend(reader.records())
+        return len(records) >= 4
 
     wait_for(resolved)
-    assert found == [
+    assert records == [
         f"MemberMetadata v0 None None conformance 0 '{topic.name}' 10000 None",
         "CurrentMemberAssignment v0 1 after 0 state 0 has [] gives []",
         "RegularExpression v0 True 1",
@@ -191,9 +191,9 @@ def test_a_group_that_goes_over_and_back(broker: Wire, make_topic: TopicFactory)
     reader = Reader(broker, group_id)
     consumer = Consumer(broker, group_id)
     consumer.join(topic.name)
-    found = reader.records()
-    assert sorted(found[8:10]) == ["TargetAssignmentMember v0 1", "TargetAssignmentMember v0 1"]
-    assert found[:8] + found[10:] == [
+    records = reader.records()
+    assert sorted(records[8:10]) == ["TargetAssignmentMember v0 1", "TargetAssignmentMember v0 1"]
+    assert records[:8] + records[10:] == [
         "GroupMetadata tombstone",
         "MemberMetadata v0 None None conformance 1 '' 10000 None classic",
         "Metadata v0 1 hash",
@@ -207,8 +207,8 @@ def test_a_group_that_goes_over_and_back(broker: Wire, make_topic: TopicFactory)
     ]
     assert described_consumers(broker, group_id).error_code == NONE
     consumer.leave()
-    found = reader.records()
-    assert sorted(found[:-1]) == sorted(
+    records = reader.records()
+    assert sorted(records[:-1]) == sorted(
         [
             "CurrentMemberAssignment tombstone",
             "CurrentMemberAssignment tombstone",
@@ -221,4 +221,4 @@ def test_a_group_that_goes_over_and_back(broker: Wire, make_topic: TopicFactory)
             "Metadata tombstone",
         ]
     )
-    assert found[-1] == "GroupMetadata v3 2 1 range"
+    assert records[-1] == "GroupMetadata v3 2 1 range"

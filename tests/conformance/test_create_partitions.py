@@ -31,8 +31,10 @@ def grow(
     times: int = 1,
     **fields: Any,
 ) -> tuple[str, str | None]:
-    wanted = None if assignments is None else [CreatePartitionsAssignment(broker_ids=each) for each in assignments]
-    topic = CreatePartitionsTopic(name=name, count=count, assignments=wanted)
+    rows = (
+        None if assignments is None else [CreatePartitionsAssignment(broker_ids=replicas) for replicas in assignments]
+    )
+    topic = CreatePartitionsTopic(name=name, count=count, assignments=rows)
     request = CreatePartitionsRequest(topics=[topic] * times, timeout_ms=10_000, **fields)
     (result,) = wire.send(request, version).results
     assert result.name == name
@@ -41,7 +43,9 @@ def grow(
 
 def partitions(topic: Topic) -> list[Any]:
     request = MetadataRequest(topics=[MetadataRequestTopic(name=topic.name)], allow_auto_topic_creation=False)
-    return sorted(topic.wire.send(request, 12).topics[0].partitions, key=lambda each: int(each.partition_index))
+    return sorted(
+        topic.wire.send(request, 12).topics[0].partitions, key=lambda partition: int(partition.partition_index)
+    )
 
 
 @pytest.mark.parametrize("version", versions(API))
@@ -95,12 +99,12 @@ def test_assignments(broker: Wire, make_topic: TopicFactory) -> None:
     assert grow(broker, topic.name, 3, [[node]]) == ("NONE", None)
     text = "Attempted to add 1 additional partition(s), but only 2 assignment(s) were specified."
     assert grow(broker, topic.name, 4, [[node], [node]]) == ("INVALID_REPLICA_ASSIGNMENT", text)
-    for wanted, text in (
+    for replicas, text in (
         ([77], "The manual partition assignment includes broker 77, but no such broker is registered."),
         ([], "The manual partition assignment includes an empty replica list."),
         ([node, node], f"The manual partition assignment includes the broker {node} more than once."),
     ):
-        assert grow(broker, topic.name, 4, [wanted]) == ("INVALID_REPLICA_ASSIGNMENT", text)
+        assert grow(broker, topic.name, 4, [replicas]) == ("INVALID_REPLICA_ASSIGNMENT", text)
 
 
 def test_validate_only_makes_nothing(broker: Wire, make_topic: TopicFactory) -> None:

@@ -172,9 +172,9 @@ REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize(("wanted", "code", "message"), REFUSALS, ids=lambda value: getattr(value, "name", None))
-def test_refusals(broker: Wire, wanted: CreatableTopic, code: int, message: str) -> None:
-    (result,) = create(broker, wanted)
+@pytest.mark.parametrize(("creatable", "code", "message"), REFUSALS, ids=lambda value: getattr(value, "name", None))
+def test_refusals(broker: Wire, creatable: CreatableTopic, code: int, message: str) -> None:
+    (result,) = create(broker, creatable)
     assert (result.error_code, result.error_message) == (code, message)
 
 
@@ -199,7 +199,7 @@ def test_names_that_collide(broker: Wire) -> None:
 
 def test_a_name_twice_in_one_request(broker: Wire) -> None:
     name, other = new_name(), new_name()
-    results = {each.name: each for each in create(broker, plain(name), plain(name), plain(other))}
+    results = {result.name: result for result in create(broker, plain(name), plain(name), plain(other))}
     assert (results[name].error_code, results[name].error_message) == (INVALID_REQUEST, "Duplicate topic name.")
     assert results[other].error_code == NONE
 
@@ -224,8 +224,8 @@ def test_deleting(broker: Wire, topic: Topic, version: int) -> None:
 
 def test_deleting_by_id(broker: Wire, topic: Topic) -> None:
     unknown = uuid.uuid4().bytes
-    wanted = [DeleteTopicState(topic_id=topic.id), DeleteTopicState(topic_id=unknown)]
-    answer = broker.send(DeleteTopicsRequest(topics=wanted, timeout_ms=10_000), 6)
+    states = [DeleteTopicState(topic_id=topic.id), DeleteTopicState(topic_id=unknown)]
+    answer = broker.send(DeleteTopicsRequest(topics=states, timeout_ms=10_000), 6)
     results = {result.topic_id: result for result in answer.responses}
     assert (results[topic.id].error_code, results[topic.id].name) == (NONE, topic.name)
     assert (results[unknown].error_code, results[unknown].name) == (UNKNOWN_TOPIC_ID, None)
@@ -233,8 +233,8 @@ def test_deleting_by_id(broker: Wire, topic: Topic) -> None:
 
 
 def test_deleting_in_ways_that_make_no_sense(broker: Wire, topic: Topic) -> None:
-    def delete(*wanted: DeleteTopicState) -> list[tuple[int, str | None]]:
-        answer = broker.send(DeleteTopicsRequest(topics=list(wanted), timeout_ms=10_000), 6)
+    def delete(*states: DeleteTopicState) -> list[tuple[int, str | None]]:
+        answer = broker.send(DeleteTopicsRequest(topics=list(states), timeout_ms=10_000), 6)
         return [(result.error_code, result.error_message) for result in answer.responses]
 
     assert delete(DeleteTopicState()) == [(INVALID_REQUEST, "Neither topic name nor id were specified.")]
@@ -248,8 +248,8 @@ def test_deleting_in_ways_that_make_no_sense(broker: Wire, topic: Topic) -> None
     mixed = delete(DeleteTopicState(topic_id=topic.id), DeleteTopicState(name=topic.name))
     assert mixed == [(INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied.")]
     both = DeleteTopicState(name=topic.name, topic_id=bytes([1]) * 16)  # its name counts for nothing else
-    found = delete(DeleteTopicState(topic_id=topic.id), both)
-    assert sorted(found, key=str) == [
+    outcomes = delete(DeleteTopicState(topic_id=topic.id), both)
+    assert sorted(outcomes, key=str) == [
         (NONE, None),
         (INVALID_REQUEST, "You may not specify both topic name and topic id."),
     ]
@@ -261,22 +261,20 @@ def test_committed_offsets_of_a_deleted_topic_are_forgotten(broker: Wire, topic:
     commit = OffsetCommitRequest(
         group_id=group, topics=[OffsetCommitRequestTopic(name=topic.name, partitions=[partition])]
     )
-    wanted = OffsetFetchRequest(
-        group_id=group, topics=[OffsetFetchRequestTopic(name=topic.name, partition_indexes=[0])]
-    )
+    fetch = OffsetFetchRequest(group_id=group, topics=[OffsetFetchRequestTopic(name=topic.name, partition_indexes=[0])])
     # The group's partition of __consumer_offsets may have to be made first.
     for _ in range(1000):
         broker.send(FindCoordinatorRequest(key=group), 0)
         answer = broker.send(commit, 7).topics[0].partitions[0]
         if answer.error_code == NONE:
             break
-    assert broker.send(wanted, 5).topics[0].partitions[0].committed_offset == 7
+    assert broker.send(fetch, 5).topics[0].partitions[0].committed_offset == 7
     broker.send(DeleteTopicsRequest(topic_names=[topic.name], timeout_ms=10_000), 5)
     for _ in range(1000):
-        found = broker.send(wanted, 5).topics[0].partitions[0].committed_offset
-        if found == -1:
+        offset = broker.send(fetch, 5).topics[0].partitions[0].committed_offset
+        if offset == -1:
             break
-    assert found == -1
+    assert offset == -1
 
 
 MOST: int = 2**31 - 1

@@ -26,7 +26,7 @@ def commit(wire: Wire, group_id: str, topic: Topic, offset: int = 3) -> None:
 def delete(wire: Wire, version: int, *names: str) -> dict[str, tuple[str, str | None]]:
     results = wire.send(DeleteGroupsRequest(groups_names=list(names)), version).results
     assert len(results) == len(set(names))
-    return {each.group_id: (name_of(each.error_code), each.error_message) for each in results}
+    return {result.group_id: (name_of(result.error_code), result.error_message) for result in results}
 
 
 @pytest.mark.parametrize("version", versions(API))
@@ -44,9 +44,9 @@ def test_members_and_names_that_nobody_has(broker: Wire, version: int) -> None:
     member = Member(broker, new_group(broker))
     member.join()
     delete(broker, version, "")  # somebody may have committed offsets without a name
-    found = delete(broker, version, "nobody", member.group_id, "", "nobody")
+    outcomes = delete(broker, version, "nobody", member.group_id, "", "nobody")
     unknown = ("GROUP_ID_NOT_FOUND", None)
-    assert found == {"nobody": unknown, "": unknown, member.group_id: ("NON_EMPTY_GROUP", None)}
+    assert outcomes == {"nobody": unknown, "": unknown, member.group_id: ("NON_EMPTY_GROUP", None)}
     assert described(broker, member.group_id).group_state != "Dead"
 
 

@@ -13,18 +13,18 @@ from .test_fetch import fetch
 API = DeleteRecordsRequest
 
 
-def delete(wire: Wire, topic: str, *wanted: tuple[int, int], version: int = 2) -> list[tuple[int, int, str]]:
+def delete(wire: Wire, topic: str, *offsets: tuple[int, int], version: int = 2) -> list[tuple[int, int, str]]:
     """(partition, low watermark, error) of each partition."""
-    parts = [DeleteRecordsPartition(partition_index=index, offset=offset) for index, offset in wanted]
+    parts = [DeleteRecordsPartition(partition_index=index, offset=offset) for index, offset in offsets]
     request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=parts)], timeout_ms=5000)
-    (found,) = wire.send(request, version).topics
-    assert found.name == topic
-    return [(part.partition_index, part.low_watermark, name_of(part.error_code)) for part in found.partitions]
+    (result,) = wire.send(request, version).topics
+    assert result.name == topic
+    return [(part.partition_index, part.low_watermark, name_of(part.error_code)) for part in result.partitions]
 
 
 def earliest(topic: Topic) -> int:
-    wanted = ListOffsetsTopic(name=topic.name, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-2)])
-    answer = topic.wire.send(ListOffsetsRequest(replica_id=-1, topics=[wanted]), 5)
+    query = ListOffsetsTopic(name=topic.name, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-2)])
+    answer = topic.wire.send(ListOffsetsRequest(replica_id=-1, topics=[query]), 5)
     return int(answer.topics[0].partitions[0].offset)
 
 

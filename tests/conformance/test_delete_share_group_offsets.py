@@ -28,8 +28,8 @@ def test_topics_one_by_one(broker: Wire, make_topic: TopicFactory) -> None:
     alter(broker, group_id, [(topic.name, {0: 1, 1: 2}), (kept.name, {0: 0})])
     answer = delete_offsets(broker, group_id, topic.name, "nope", unread.name)
     assert (answer.error_code, answer.error_message) == (0, None)
-    told = {each.topic_name: (each.topic_id, name_of(each.error_code), each.error_message) for each in answer.responses}
-    assert told == {
+    outcomes = {row.topic_name: (row.topic_id, name_of(row.error_code), row.error_message) for row in answer.responses}
+    assert outcomes == {
         topic.name: (topic.id, "NONE", None),
         "nope": (bytes(16), "UNKNOWN_TOPIC_OR_PARTITION", UNKNOWN_TOPIC),
         unread.name: (bytes(16), "UNKNOWN_TOPIC_OR_PARTITION", NOTHING),
@@ -43,18 +43,18 @@ def test_topics_one_by_one(broker: Wire, make_topic: TopicFactory) -> None:
 
 
 def test_groups_that_cannot(broker: Wire, topic: Topic) -> None:
-    def said(group_id: str, *topics: str) -> tuple[str, str | None, int]:
+    def outcome(group_id: str, *topics: str) -> tuple[str, str | None, int]:
         answer = delete_offsets(broker, group_id, *topics)
         return name_of(answer.error_code), answer.error_message, len(answer.responses)
 
     group_id, consumers = share_group(broker), new_group(broker)
-    assert said("", topic.name) == ("INVALID_GROUP_ID", "The group id is invalid.", 0)
-    assert said(group_id, topic.name) == ("GROUP_ID_NOT_FOUND", f"Group {group_id} not found.", 0)
+    assert outcome("", topic.name) == ("INVALID_GROUP_ID", "The group id is invalid.", 0)
+    assert outcome(group_id, topic.name) == ("GROUP_ID_NOT_FOUND", f"Group {group_id} not found.", 0)
     Consumer(broker, consumers).join(topic.name)
-    assert said(consumers, topic.name) == ("GROUP_ID_NOT_FOUND", f"Group {consumers} is not a share group.", 0)
+    assert outcome(consumers, topic.name) == ("GROUP_ID_NOT_FOUND", f"Group {consumers} is not a share group.", 0)
     Sharer(broker, group_id).join(topic.name)
     for topics in ((topic.name,), ("nope",), ()):
-        assert said(group_id, *topics) == ("NON_EMPTY_GROUP", "The group is not empty.", 0)
+        assert outcome(group_id, *topics) == ("NON_EMPTY_GROUP", "The group is not empty.", 0)
 
 
 def test_no_topics(broker: Wire, topic: Topic) -> None:

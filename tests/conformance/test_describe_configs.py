@@ -95,34 +95,34 @@ def node_id(broker: Wire) -> str:
 @pytest.mark.parametrize("version", versions(API))
 def test_a_topic(broker: Wire, make_topic: TopicFactory, version: int) -> None:
     topic = make_topic(retention_ms="1234567", cleanup_policy="compact,delete")
-    found = described(broker, TOPIC, topic.name, version=version)
-    assert found["retention.ms"].value == "1234567"
-    assert found["cleanup.policy"].value == "compact,delete"
-    assert found["segment.bytes"].value == str(1 << 30)
-    assert not any(config.is_sensitive or config.read_only for config in found.values())
+    configs = described(broker, TOPIC, topic.name, version=version)
+    assert configs["retention.ms"].value == "1234567"
+    assert configs["cleanup.policy"].value == "compact,delete"
+    assert configs["segment.bytes"].value == str(1 << 30)
+    assert not any(config.is_sensitive or config.read_only for config in configs.values())
     if version == 0:
         # Apache Kafka has forgotten how to fill this in: 3.9.1 says False of everything.
-        assert found["segment.bytes"].is_default or broker.is_kafka
-        assert not found["retention.ms"].is_default
+        assert configs["segment.bytes"].is_default or broker.is_kafka
+        assert not configs["retention.ms"].is_default
     else:
-        assert found["retention.ms"].config_source == DYNAMIC_TOPIC
-        assert found["segment.bytes"].config_source == DEFAULT
-    assert all(config.synonyms == [] for config in found.values())
-    assert all(config.documentation is None or version < 3 for config in found.values())
+        assert configs["retention.ms"].config_source == DYNAMIC_TOPIC
+        assert configs["segment.bytes"].config_source == DEFAULT
+    assert all(config.synonyms == [] for config in configs.values())
+    assert all(config.documentation is None or version < 3 for config in configs.values())
 
 
 @pytest.mark.parametrize("version", [v for v in versions(API) if v >= 3])
 def test_the_names_and_types_of_a_topic(broker: Wire, make_topic: TopicFactory, version: int) -> None:
-    found = described(broker, TOPIC, make_topic().name, version=version)
-    assert {config.name: config.config_type for config in found.values()} == types_of(OF_A_TOPIC)
-    assert not any(config.read_only for config in found.values())
+    configs = described(broker, TOPIC, make_topic().name, version=version)
+    assert {config.name: config.config_type for config in configs.values()} == types_of(OF_A_TOPIC)
+    assert not any(config.read_only for config in configs.values())
 
 
 @pytest.mark.parametrize(("kind", "table"), [(GROUP, OF_A_GROUP), (CLIENT_METRICS, OF_A_SUBSCRIPTION)])
 def test_the_names_and_types_of_groups_and_subscriptions(broker: Wire, kind: int, table: dict[int, str]) -> None:
-    found = described(broker, kind, "nobody")
-    assert {config.name: config.config_type for config in found.values()} == types_of(table)
-    assert {config.config_source for config in found.values()} == {DEFAULT}
+    configs = described(broker, kind, "nobody")
+    assert {config.name: config.config_type for config in configs.values()} == types_of(table)
+    assert {config.config_source for config in configs.values()} == {DEFAULT}
 
 
 def types_of(table: dict[int, str]) -> dict[str, int]:
@@ -141,10 +141,10 @@ def test_keys_choose(broker: Wire, topic: Topic, version: int) -> None:
 @pytest.mark.parametrize("version", [v for v in versions(API) if v >= 1])
 def test_synonyms_tell_where_a_value_would_come_from(broker: Wire, make_topic: TopicFactory, version: int) -> None:
     topic = make_topic(retention_ms="55")
-    found = described(broker, TOPIC, topic.name, version=version, include_synonyms=True)
+    configs = described(broker, TOPIC, topic.name, version=version, include_synonyms=True)
 
     def synonyms(name: str) -> list[tuple[str, str | None, int]]:
-        return [(each.name, each.value, each.source) for each in found[name].synonyms]
+        return [(synonym.name, synonym.value, synonym.source) for synonym in configs[name].synonyms]
 
     assert synonyms("retention.ms") == [("retention.ms", "55", DYNAMIC_TOPIC)]
     assert synonyms("segment.bytes") == [("log.segment.bytes", str(1 << 30), DEFAULT)]
@@ -153,19 +153,19 @@ def test_synonyms_tell_where_a_value_would_come_from(broker: Wire, make_topic: T
 
 @pytest.mark.parametrize("version", versions(API))
 def test_the_broker(broker: Wire, version: int) -> None:
-    found = described(broker, BROKER, node_id(broker), version=version)
-    assert len(found) > 300
-    assert found["node.id"].value == node_id(broker)
-    assert found["log.segment.bytes"].value == str(1 << 30)
-    assert (found["listeners"].read_only, found["log.segment.bytes"].read_only) == (False, False)
-    assert (found["log.dirs"].read_only, found["num.partitions"].read_only) == (True, True)
-    assert found["ssl.keystore.password"].is_sensitive
-    assert found["ssl.keystore.password"].value is None
+    configs = described(broker, BROKER, node_id(broker), version=version)
+    assert len(configs) > 300
+    assert configs["node.id"].value == node_id(broker)
+    assert configs["log.segment.bytes"].value == str(1 << 30)
+    assert (configs["listeners"].read_only, configs["log.segment.bytes"].read_only) == (False, False)
+    assert (configs["log.dirs"].read_only, configs["num.partitions"].read_only) == (True, True)
+    assert configs["ssl.keystore.password"].is_sensitive
+    assert configs["ssl.keystore.password"].value is None
     if version >= 1:
-        assert found["listeners"].config_source == found["node.id"].config_source == STATIC_BROKER
-        assert found["log.segment.bytes"].config_source == DEFAULT
+        assert configs["listeners"].config_source == configs["node.id"].config_source == STATIC_BROKER
+        assert configs["log.segment.bytes"].config_source == DEFAULT
     if version >= 3:
-        assert (found["listeners"].config_type, found["ssl.keystore.password"].config_type) == (LIST, PASSWORD)
+        assert (configs["listeners"].config_type, configs["ssl.keystore.password"].config_type) == (LIST, PASSWORD)
 
 
 @pytest.mark.parametrize("version", versions(API))
@@ -195,15 +195,15 @@ def test_unknown_resources(broker: Wire, version: int) -> None:
 def test_every_resource_is_answered_for_itself(broker: Wire, topic: Topic) -> None:
     request = ask(TOPIC, topic.name, ["retention.ms"])
     request.resources += ask(TOPIC, "no-such-topic").resources + ask(BROKER, node_id(broker)).resources
-    found = {result.resource_name: result.error_code for result in broker.send(request, 4).results}
-    assert found == {topic.name: NONE, "no-such-topic": UNKNOWN_TOPIC_OR_PARTITION, node_id(broker): NONE}
+    codes = {result.resource_name: result.error_code for result in broker.send(request, 4).results}
+    assert codes == {topic.name: NONE, "no-such-topic": UNKNOWN_TOPIC_OR_PARTITION, node_id(broker): NONE}
     assert broker.send(DescribeConfigsRequest(), 4).results == []
 
 
 @pytest.mark.parametrize("version", [3, 4])
 def test_documentation_when_asked_for(broker: Wire, topic: Topic, version: int) -> None:
-    found = described(broker, TOPIC, topic.name, ["retention.ms"], version, include_documentation=True)
-    assert isinstance(found["retention.ms"].documentation, str)
+    configs = described(broker, TOPIC, topic.name, ["retention.ms"], version, include_documentation=True)
+    assert isinstance(configs["retention.ms"].documentation, str)
 
 
 def test_a_group_without_a_name(broker: Wire) -> None:
@@ -213,13 +213,13 @@ def test_a_group_without_a_name(broker: Wire) -> None:
 
 def test_everything_is_as_apache_kafka_says(broker: Wire) -> None:
     """Of configs that one of the two was started with all but the value; Apache Kafka sets min.insync.replicas by itself."""
-    found, wanted = everything(broker), recorded()
-    assert found.keys() == wanted.keys()
+    actual, expected = everything(broker), recorded()
+    assert actual.keys() == expected.keys()
     differing = {}
-    for key, line in wanted.items():
-        ours, theirs = found[key].split("\t"), line.split("\t")
+    for key, line in expected.items():
+        ours, theirs = actual[key].split("\t"), line.split("\t")
         shared = min(len(ours), len(theirs))
         if ours[:shared] != theirs[:shared]:
             differing[key] = (ours, theirs)
     assert differing == {}
-    assert sum(len(line.split("\t")) == 6 for line in found.values()) > 380
+    assert sum(len(line.split("\t")) == 6 for line in actual.values()) > 380

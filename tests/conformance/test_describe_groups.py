@@ -21,11 +21,11 @@ def test_a_stable_group(broker: Wire, version: int) -> None:
     assert (group.error_code, group.group_id, group.group_state) == (NONE, member.group_id, "Stable")
     assert (group.protocol_type, group.protocol_data) == ("consumer", "range")
     assert group.authorized_operations == NOT_ASKED
-    (found,) = group.members
-    assert (found.member_id, found.client_id) == (member.member_id, "conformance")
-    assert found.group_instance_id == ("i" if version >= 4 else None)
-    assert found.client_host.startswith("/")
-    assert (found.member_metadata, found.member_assignment) == (NO_TOPICS, b"mine0")
+    (row,) = group.members
+    assert (row.member_id, row.client_id) == (member.member_id, "conformance")
+    assert row.group_instance_id == ("i" if version >= 4 else None)
+    assert row.client_host.startswith("/")
+    assert (row.member_metadata, row.member_assignment) == (NO_TOPICS, b"mine0")
 
 
 @pytest.mark.parametrize("version", versions(API))
@@ -43,7 +43,7 @@ def test_before_the_leader_assigned_nothing_is_told(broker: Wire) -> None:
     member.join()
     (group,) = broker.send(DescribeGroupsRequest(groups=[member.group_id]), 6).groups
     assert (group.group_state, group.protocol_type, group.protocol_data) == ("CompletingRebalance", "consumer", "")
-    assert [(each.member_metadata, each.member_assignment) for each in group.members] == [(b"", b"")]
+    assert [(row.member_metadata, row.member_assignment) for row in group.members] == [(b"", b"")]
 
 
 def test_a_rebalance_keeps_the_assignments_until_the_next_ones(broker: Wire) -> None:
@@ -52,15 +52,15 @@ def test_a_rebalance_keeps_the_assignments_until_the_next_ones(broker: Wire) -> 
     other = Member(broker, member.group_id)
     other.send_join()
 
-    def told() -> tuple[str, set[tuple[bytes, bytes]]]:
+    def state_and_members() -> tuple[str, set[tuple[bytes, bytes]]]:
         (group,) = broker.send(DescribeGroupsRequest(groups=[member.group_id]), 6).groups
         assert group.protocol_data == ""
-        return group.group_state, {(each.member_metadata, each.member_assignment) for each in group.members}
+        return group.group_state, {(row.member_metadata, row.member_assignment) for row in group.members}
 
-    wait_for(lambda: told() == ("PreparingRebalance", {(b"", b"mine0"), (b"", b"")}))
+    wait_for(lambda: state_and_members() == ("PreparingRebalance", {(b"", b"mine0"), (b"", b"")}))
     member.join()
     other.receive_join()
-    assert told() == ("CompletingRebalance", {(b"", b"mine0"), (b"", b"")})
+    assert state_and_members() == ("CompletingRebalance", {(b"", b"mine0"), (b"", b"")})
 
 
 def test_an_empty_group_remembers_its_type(broker: Wire) -> None:

@@ -16,11 +16,11 @@ API = DescribeProducersRequest
 
 
 def described(wire: Wire, name: str, *indexes: int) -> list[Any]:
-    (found,) = wire.send(
+    (topic,) = wire.send(
         DescribeProducersRequest(topics=[TopicRequest(name=name, partition_indexes=list(indexes))]), 0
     ).topics
-    assert found.name == name
-    return list(found.partitions)
+    assert topic.name == name
+    return list(topic.partitions)
 
 
 def produced(wire: Wire, topic: Topic, *timestamps: int) -> int:
@@ -48,8 +48,8 @@ def test_a_producer_and_what_it_did_last(broker: Wire, make_topic: TopicFactory)
     assert (state.producer_id, state.producer_epoch, state.last_sequence) == (producer_id, 0, 3)
     assert (state.last_timestamp, state.coordinator_epoch, state.current_txn_start_offset) == (now + 5, -1, -1)
     assert (unused.error_code, unused.active_producers) == (0, [])
-    for each in (absent, negative):
-        assert (name_of(each.error_code), each.error_message) == ("UNKNOWN_TOPIC_OR_PARTITION", None)
+    for partition in (absent, negative):
+        assert (name_of(partition.error_code), partition.error_message) == ("UNKNOWN_TOPIC_OR_PARTITION", None)
 
 
 def test_topics_that_are_not_there(broker: Wire) -> None:
@@ -58,5 +58,5 @@ def test_topics_that_are_not_there(broker: Wire) -> None:
         ("no-such-topic", "UNKNOWN_TOPIC_OR_PARTITION", text),
         ("", "INVALID_TOPIC_EXCEPTION", "Topic name is invalid: the empty string is not allowed"),
     ):
-        (found,) = described(broker, name, 0)
-        assert (name_of(found.error_code), found.error_message) == (code, message)
+        (partition,) = described(broker, name, 0)
+        assert (name_of(partition.error_code), partition.error_message) == (code, message)

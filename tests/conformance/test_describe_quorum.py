@@ -39,9 +39,9 @@ def test_the_metadata_has_a_leader_and_voters(broker: Wire, make_topic: TopicFac
         if version == 0
         else (voter.last_fetch_timestamp >= voter.last_caught_up_timestamp > 1_600_000_000_000)
     )
-    assert [each.node_id for each in before.nodes] == ([node] if version >= 2 else [])
-    for each in before.nodes:
-        (listener,) = each.listeners
+    assert [row.node_id for row in before.nodes] == ([node] if version >= 2 else [])
+    for row in before.nodes:
+        (listener,) = row.listeners
         assert (listener.host, listener.port > 0) == (broker.address[0], True)
     make_topic()
     after = broker.send(quorum(("__cluster_metadata", 0)), version)
@@ -61,13 +61,20 @@ def test_the_metadata_has_a_leader_and_voters(broker: Wire, make_topic: TopicFac
 def test_nothing_else_has_a_quorum(broker: Wire, version: int, asked: list[tuple[str, int]]) -> None:
     answer = broker.send(quorum(*asked), version)
     assert (answer.error_code, answer.nodes) == (NONE, [])
-    found = [(topic.topic_name, each.partition_index) for topic in answer.topics for each in topic.partitions]
-    assert found == asked
+    partitions = [
+        (topic.topic_name, partition.partition_index) for topic in answer.topics for partition in topic.partitions
+    ]
+    assert partitions == asked
     for topic in answer.topics:
-        for each in topic.partitions:
-            assert each.error_code == UNKNOWN_TOPIC_OR_PARTITION
-            assert each.error_message == (UNKNOWN if version >= 2 else "")
-            assert (each.leader_id, each.leader_epoch, each.high_watermark, each.current_voters) == (0, 0, 0, [])
+        for partition in topic.partitions:
+            assert partition.error_code == UNKNOWN_TOPIC_OR_PARTITION
+            assert partition.error_message == (UNKNOWN if version >= 2 else "")
+            assert (
+                partition.leader_id,
+                partition.leader_epoch,
+                partition.high_watermark,
+                partition.current_voters,
+            ) == (0, 0, 0, [])
 
 
 @pytest.mark.parametrize("version", versions(API))

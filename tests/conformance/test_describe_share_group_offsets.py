@@ -21,7 +21,7 @@ def test_all_that_has_a_state(broker: Wire, make_topic: TopicFactory) -> None:
         (topic.name, 1): (-1, -1),
         (other.name, 0): (0, 0),
     }
-    ids = {each.topic_name: each.topic_id for each in offsets(broker, group_id).topics}
+    ids = {row.topic_name: row.topic_id for row in offsets(broker, group_id).topics}
     assert ids == {topic.name: topic.id, other.name: other.id}
 
 
@@ -43,9 +43,9 @@ def test_some_partitions(broker: Wire, make_topic: TopicFactory) -> None:
     alter(broker, group_id, [(topic.name, {0: 2})])
     group = offsets(broker, group_id, [(topic.name, [1, 0]), ("nope", [0])])
     assert places(group) == {(topic.name, 0): (2, -2), (topic.name, 1): (-1, -1), ("nope", 0): (-1, -1)}
-    ids = {each.topic_name: each.topic_id for each in group.topics}
+    ids = {row.topic_name: row.topic_id for row in group.topics}
     assert ids == {topic.name: topic.id, "nope": bytes(16)}
-    assert {(part.leader_epoch, part.error_code) for each in group.topics for part in each.partitions} == {(0, 0)}
+    assert {(part.leader_epoch, part.error_code) for row in group.topics for part in row.partitions} == {(0, 0)}
 
 
 def test_a_partition_that_the_topic_has_not(broker: Wire, topic: Topic, ottla_only: None) -> None:

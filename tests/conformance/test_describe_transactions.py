@@ -16,10 +16,10 @@ API = ListTransactionsRequest
 
 
 def listed(wire: Wire, version: int, **filters: Any) -> tuple[str, list[str], dict[str, tuple[int, str]]]:
-    """The error, states that are none, and by transactional id (producer id, state)."""
+    """Return the error, unknown states, and (producer id, state) by transactional id."""
     answer = wire.send(ListTransactionsRequest(**filters), version)
-    found = {each.transactional_id: (each.producer_id, each.transaction_state) for each in answer.transaction_states}
-    return name_of(answer.error_code), list(answer.unknown_state_filters), found
+    transactions = {row.transactional_id: (row.producer_id, row.transaction_state) for row in answer.transaction_states}
+    return name_of(answer.error_code), list(answer.unknown_state_filters), transactions
 
 
 def test_every_state_is_described(broker: Wire, make_topic: TopicFactory) -> None:
@@ -63,15 +63,15 @@ def producers(broker: Wire, make_topic: TopicFactory) -> dict[str, Transactional
 
 @pytest.mark.parametrize("version", versions(API))
 def test_all_are_listed_or_some(broker: Wire, producers: dict[str, TransactionalProducer], version: int) -> None:
-    told = {each.transactional_id: (each.producer_id, name) for name, each in producers.items()}
-    error, unknown, found = listed(broker, version)
+    expected = {producer.transactional_id: (producer.producer_id, name) for name, producer in producers.items()}
+    error, unknown, transactions = listed(broker, version)
     assert (error, unknown) == ("NONE", [])
-    assert told.items() <= found.items()
+    assert expected.items() <= transactions.items()
     for names in (["Ongoing"], ["Empty", "CompleteAbort"], ["Dead"], ["PrepareEpochFence", "CompleteCommit"]):
-        error, unknown, found = listed(broker, version, state_filters=names)
+        error, unknown, transactions = listed(broker, version, state_filters=names)
         assert (error, unknown) == ("NONE", [])
-        assert {state for _, state in found.values()} <= set(names)
-        assert {each for each in told if told[each][1] in names} == told.keys() & found.keys()
+        assert {state for _, state in transactions.values()} <= set(names)
+        assert {name for name in expected if expected[name][1] in names} == expected.keys() & transactions.keys()
     one = producers["Ongoing"]
     mine = {one.transactional_id: (one.producer_id, "Ongoing")}
     assert listed(broker, version, producer_id_filters=[one.producer_id])[2] == mine
@@ -82,21 +82,21 @@ def test_all_are_listed_or_some(broker: Wire, producers: dict[str, Transactional
 @pytest.mark.parametrize("version", versions(API))
 def test_states_that_are_none(broker: Wire, producers: dict[str, TransactionalProducer], version: int) -> None:
     assert listed(broker, version, state_filters=["ongoing", "Nope", ""]) == ("NONE", ["ongoing", "Nope", ""], {})
-    error, unknown, found = listed(broker, version, state_filters=["Nope", "Ongoing"])
+    error, unknown, transactions = listed(broker, version, state_filters=["Nope", "Ongoing"])
     assert (error, unknown) == ("NONE", ["Nope"])
-    assert producers["Ongoing"].transactional_id in found
+    assert producers["Ongoing"].transactional_id in transactions
 
 
 @pytest.mark.parametrize("version", [version for version in versions(API) if version >= 1])
 def test_by_duration(broker: Wire, producers: dict[str, TransactionalProducer], version: int) -> None:
-    """Who never had a transaction is as old as can be; a negative duration is none."""
+    """A producer without a transaction passes all filters by duration; a negative duration is no filter."""
     ongoing, empty = producers["Ongoing"].transactional_id, producers["Empty"].transactional_id
-    found = listed(broker, version, duration_filter=100_000)[2]
-    assert ongoing not in found
-    assert empty in found
+    transactions = listed(broker, version, duration_filter=100_000)[2]
+    assert ongoing not in transactions
+    assert empty in transactions
     for duration in (-1, -5):
-        found = listed(broker, version, duration_filter=duration)[2]
-        assert {ongoing, empty} <= found.keys()
+        transactions = listed(broker, version, duration_filter=duration)[2]
+        assert {ongoing, empty} <= transactions.keys()
     begun = producers["Ongoing"].described().started_ms
     while time.time() * 1000 < begun + 5:
         pass
@@ -115,8 +115,8 @@ def test_by_pattern(broker: Wire, producers: dict[str, TransactionalProducer], v
         (name.upper(), False),
         ("", True),
     ):
-        error, _, found = listed(broker, version, transactional_id_pattern=pattern)
-        assert (error, name in found) == ("NONE", matches), pattern
+        error, _, transactions = listed(broker, version, transactional_id_pattern=pattern)
+        assert (error, name in transactions) == ("NONE", matches), pattern
     assert listed(broker, version, transactional_id_pattern="(") == ("INVALID_REGULAR_EXPRESSION", [], {})
     both = {"transactional_id_pattern": name, "state_filters": ["Empty"]}
     assert listed(broker, version, **both)[2] == {}

@@ -86,7 +86,7 @@ def test_a_resource_twice_in_alter_configs_is_refused(broker: Wire, topic: Topic
     configs = [AlterableConfig(name="retention.ms", value="99")]
     resource = AlterConfigsResource(resource_type=_TOPIC, resource_name=topic.name, configs=configs)
     answer = broker.send(AlterConfigsRequest(resources=[resource, resource]), 2)
-    assert [name_of(each.error_code) for each in answer.responses] == ["INVALID_REQUEST"] * 2
+    assert [name_of(row.error_code) for row in answer.responses] == ["INVALID_REQUEST"] * 2
 
 
 def test_a_created_topic_can_be_written_to_at_once(broker: Wire) -> None:
@@ -108,8 +108,10 @@ def test_the_first_share_fetch_brings_records_of_all_partitions(broker: Wire, ma
     initialize(broker, group, topic, 0, 1, 2)
     for partition in range(3):
         topic.append(2, partition=partition)
-    wanted = ShareTopic(topic_id=topic.id, partitions=[SharePartition(partition_index=index) for index in range(3)])
-    answer = ShareMember(broker, group).ask_fetch(wanted, max_wait_ms=5_000, min_bytes=1)
+    fetch_topic = ShareTopic(
+        topic_id=topic.id, partitions=[SharePartition(partition_index=index) for index in range(3)]
+    )
+    answer = ShareMember(broker, group).ask_fetch(fetch_topic, max_wait_ms=5_000, min_bytes=1)
     acquired = {part.partition_index: len(part.acquired_records) for part in answer.responses[0].partitions}
     assert acquired == {0: 1, 1: 1, 2: 1}
 
@@ -157,7 +159,7 @@ def test_a_share_group_altered_in_a_topic_without_partitions_can_be_deleted(
     group = share_group(broker)
     alter(broker, group, [(make_topic().name, {}), (topic.name, {0: 0})])
     answer = broker.send(DeleteGroupsRequest(groups_names=[group]), 2)
-    assert [name_of(each.error_code) for each in answer.results] == ["NONE"]
+    assert [name_of(result.error_code) for result in answer.results] == ["NONE"]
 
 
 def test_clients_are_sent_the_address_that_they_connected_to() -> None:

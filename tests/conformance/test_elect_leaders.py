@@ -11,9 +11,11 @@ API = ElectLeadersRequest
 
 
 def elected(
-    wire: Wire, version: int, wanted: list[tuple[str, list[int]]] | None, kind: int = 0
+    wire: Wire, version: int, partitions: list[tuple[str, list[int]]] | None, kind: int = 0
 ) -> tuple[str, dict[tuple[str, int], tuple[str, str | None]]]:
-    topics = None if wanted is None else [TopicPartitions(topic=name, partitions=parts) for name, parts in wanted]
+    topics = (
+        None if partitions is None else [TopicPartitions(topic=name, partitions=parts) for name, parts in partitions]
+    )
     request = ElectLeadersRequest(topic_partitions=topics, timeout_ms=5000)
     if version >= 1:
         request.election_type = kind
@@ -29,8 +31,8 @@ def elected(
 @pytest.mark.parametrize("version", versions(API))
 @pytest.mark.parametrize("kind", [0, 1], ids=["preferred", "unclean"])
 def test_nobody_needs_an_election(broker: Wire, topic: Topic, version: int, kind: int) -> None:
-    found = elected(broker, version, [(topic.name, [0, 9]), ("no-such-topic", [0])], kind)
-    assert found == (
+    outcome = elected(broker, version, [(topic.name, [0, 9]), ("no-such-topic", [0])], kind)
+    assert outcome == (
         "NONE",
         {
             (topic.name, 0): ("ELECTION_NOT_NEEDED", "Leader election not needed for topic partition."),
@@ -42,7 +44,7 @@ def test_nobody_needs_an_election(broker: Wire, topic: Topic, version: int, kind
 
 def test_everything_and_nothing(broker: Wire, topic: Topic) -> None:
     answer = broker.send(ElectLeadersRequest(topic_partitions=None, timeout_ms=5000), 2)
-    assert topic.name in {each.topic for each in answer.replica_election_results}
+    assert topic.name in {row.topic for row in answer.replica_election_results}
     assert elected(broker, 2, None) == ("NONE", {})
     assert elected(broker, 2, []) == ("NONE", {})
 

@@ -32,10 +32,10 @@ def test_the_end_of_a_transaction_of_version_1(
     producer.produce(topic, version=11)
     assert producer.ask_end(commit=commit, version=version)[0] == "NONE"
     assert producer.wait_until_complete() == ("CompleteCommit" if commit else "CompleteAbort")
-    told = producer.described()
-    assert (told.epoch, told.partitions) == (producer.epoch, set())
-    (found,) = fetched(producer.wire, topic, 0)
-    assert (found.high_watermark, found.last_stable_offset) == (2, 2)
+    described = producer.described()
+    assert (described.epoch, described.partitions) == (producer.epoch, set())
+    (partition,) = fetched(producer.wire, topic, 0)
+    assert (partition.high_watermark, partition.last_stable_offset) == (2, 2)
     assert producer.ask_end(commit=commit, version=version)[0] == "NONE"
     assert producer.ask_end(commit=not commit, version=version)[0] == "INVALID_TXN_STATE"
 
@@ -133,8 +133,8 @@ def test_how_it_ends_counts_and_not_how_partitions_were_added(
         else:
             producer.produce(topic, version=12)
         producer.end(commit=commit, version=version)
-        (found,) = fetched(producer.wire, topic, 0)
-        assert (found.high_watermark, found.last_stable_offset) == (end + 2, end + 2)
+        (partition,) = fetched(producer.wire, topic, 0)
+        assert (partition.high_watermark, partition.last_stable_offset) == (end + 2, end + 2)
 
 
 @pytest.mark.parametrize("version", [4, 5])
@@ -170,8 +170,10 @@ def test_a_zombie(producer: TransactionalProducer, topic: Topic, version: int) -
     assert zombie.ask_produce(topic)[0] == "INVALID_PRODUCER_EPOCH"
     producer.produce(topic)
     producer.end(commit=True)
-    (found,) = fetched(producer.wire, topic, 0)
-    assert [(each.producer_id, each.first_offset) for each in found.aborted_transactions] == [(zombie.producer_id, 0)]
+    (partition,) = fetched(producer.wire, topic, 0)
+    assert [(transaction.producer_id, transaction.first_offset) for transaction in partition.aborted_transactions] == [
+        (zombie.producer_id, 0)
+    ]
 
 
 @pytest.mark.parametrize("version", [4, 5])

@@ -28,7 +28,7 @@ WITH_BATCHES = [version for version in versions(API) if version >= 4]  # below: 
 WITH_SESSIONS = [version for version in versions(API) if version >= 7]
 
 
-def wanted(
+def fetch_topic(
     topic: Topic, offsets: Mapping[int, int], version: int, max_bytes: int = 1 << 20, **fields: Any
 ) -> FetchTopic:
     partitions = [
@@ -48,7 +48,7 @@ def fetch(topic: Topic, offset: int, version: int = 12, *, partition: int = 0, *
     """One partition's answer."""
     in_partition = {name: fields.pop(name) for name in ("current_leader_epoch", "last_fetched_epoch") if name in fields}
     max_bytes = fields.pop("partition_max_bytes", 1 << 20)
-    request = ask(wanted(topic, {partition: offset}, version, max_bytes, **in_partition), **fields)
+    request = ask(fetch_topic(topic, {partition: offset}, version, max_bytes, **in_partition), **fields)
     answer = topic.wire.send(request, version)
     assert answer.error_code == NONE
     return answer.responses[0].partitions[0]
@@ -67,10 +67,10 @@ def batches_in(data: Any) -> list[int]:
 def test_every_version_reads(broker: Wire, topic: Topic, version: int) -> None:
     topic.append(3)
     topic.append(2)
-    answer = broker.send(ask(wanted(topic, {0: 0}, version)), version)
-    (found,) = answer.responses
-    assert (found.topic, found.topic_id) == (("", topic.id) if version >= 13 else (topic.name, bytes(16)))
-    (data,) = found.partitions
+    answer = broker.send(ask(fetch_topic(topic, {0: 0}, version)), version)
+    (response,) = answer.responses
+    assert (response.topic, response.topic_id) == (("", topic.id) if version >= 13 else (topic.name, bytes(16)))
+    (data,) = response.partitions
     assert (data.partition_index, data.error_code, data.high_watermark, data.last_stable_offset) == (0, NONE, 5, 5)
     assert data.log_start_offset == (0 if version >= 5 else -1)
     assert (data.preferred_read_replica, data.aborted_transactions) == (-1, None)
@@ -111,7 +111,9 @@ def test_the_end_is_empty_and_beyond_it_out_of_range(topic: Topic, version: int)
 def test_topics_that_do_not_exist_come_last(broker: Wire, topic: Topic, version: int) -> None:
     """They have an empty list of aborted transactions; other errors have none."""
     unknown = Topic(broker, "no-such-topic", uuid.uuid4().bytes)
-    answer = broker.send(ask(wanted(unknown, {0: 0}, version), wanted(topic, {7: 0, 0: 99}, version)), version)
+    answer = broker.send(
+        ask(fetch_topic(unknown, {0: 0}, version), fetch_topic(topic, {7: 0, 0: 99}, version)), version
+    )
     rows = [
         (row.topic_id if version >= 13 else row.topic, part.partition_index, part.aborted_transactions)
         for row in answer.responses
@@ -165,12 +167,12 @@ def test_limits_are_kept_behind_the_first_batch(broker: Wire, make_topic: TopicF
     size = len(bytes(fetch(topic, 990).records))
     data = fetch(topic, 0, partition_max_bytes=10 * size)
     assert 0 < len(bytes(data.records)) <= 10 * size
-    answer = broker.send(ask(wanted(topic, {0: 0, 1: 0}, 12), max_bytes=50 * size), 12)
+    answer = broker.send(ask(fetch_topic(topic, {0: 0, 1: 0}, 12), max_bytes=50 * size), 12)
     first, second = answer.responses[0].partitions
     # Apache Kafka cuts the last batch at the limit; here an answer ends with a batch that the index knows.
     assert 50 * size - 8192 < len(bytes(first.records)) <= 50 * size
     assert len(bytes(first.records)) + len(bytes(second.records)) <= 50 * size
-    answer = broker.send(ask(wanted(topic, {0: 0, 1: 0}, 12, 20 * size), max_bytes=30 * size), 12)
+    answer = broker.send(ask(fetch_topic(topic, {0: 0, 1: 0}, 12, 20 * size), max_bytes=30 * size), 12)
     first, second = answer.responses[0].partitions
     assert 0 < len(bytes(first.records)) <= 20 * size
     assert 0 < len(bytes(first.records)) + len(bytes(second.records)) <= 30 * size
@@ -182,21 +184,21 @@ def test_every_offset_is_found_in_a_long_log(make_topic: TopicFactory) -> None:
         topic.append(2000)
     for offset in range(0, 80_000, 1_111):
         data = fetch(topic, offset, partition_max_bytes=100)
-        found = offsets_in(data)
-        assert found[0] <= offset <= found[-1]
+        offsets = offsets_in(data)
+        assert offsets[0] <= offset <= offsets[-1]
 
 
 def test_many_partitions_are_answered_in_the_order_asked(broker: Wire, make_topic: TopicFactory) -> None:
     one, two = make_topic(3), make_topic(2)
     one.append(1, partition=2)
     two.append(2, partition=1)
-    answer = broker.send(ask(wanted(two, {1: 0, 0: 0}, 12), wanted(one, {2: 0, 0: 0, 7: 0}, 12)), 12)
-    found = [
-        (each.topic, data.partition_index, data.error_code, len(offsets_in(data)))
-        for each in answer.responses
-        for data in each.partitions
+    answer = broker.send(ask(fetch_topic(two, {1: 0, 0: 0}, 12), fetch_topic(one, {2: 0, 0: 0, 7: 0}, 12)), 12)
+    rows = [
+        (response.topic, data.partition_index, data.error_code, len(offsets_in(data)))
+        for response in answer.responses
+        for data in response.partitions
     ]
-    assert sorted(found) == sorted(
+    assert sorted(rows) == sorted(
         [(two.name, 1, 0, 2), (two.name, 0, 0, 0), (one.name, 2, 0, 1), (one.name, 0, 0, 0), (one.name, 7, 3, 0)]
     )
 
@@ -218,7 +220,7 @@ def test_an_empty_fetch_waits_its_time(topic: Topic) -> None:
 @pytest.mark.parametrize("version", WITH_BATCHES)
 def test_an_append_wakes_a_long_poll(broker: Wire, topic: Topic, version: int) -> None:
     reader = broker.another()
-    reader.send_only(ask(wanted(topic, {0: 0}, version), max_wait_ms=20_000, min_bytes=1), version)
+    reader.send_only(ask(fetch_topic(topic, {0: 0}, version), max_wait_ms=20_000, min_bytes=1), version)
     topic.append(1)
     began = time.monotonic()
     assert offsets_in(reader.receive().responses[0].partitions[0]) == [0]
@@ -229,7 +231,7 @@ def test_a_long_poll_waits_for_min_bytes(broker: Wire, topic: Topic) -> None:
     topic.append(1)
     size = len(bytes(fetch(topic, 0).records))
     reader = broker.another()
-    reader.send_only(ask(wanted(topic, {0: 0}, 12), max_wait_ms=20_000, min_bytes=3 * size), 12)
+    reader.send_only(ask(fetch_topic(topic, {0: 0}, 12), max_wait_ms=20_000, min_bytes=3 * size), 12)
     topic.append(1)
     reader.socket().settimeout(0.2)
     with pytest.raises(TimeoutError):
@@ -244,7 +246,7 @@ def test_min_bytes_is_the_sum_over_partitions(broker: Wire, make_topic: TopicFac
     topic.append(1)
     size = len(bytes(fetch(topic, 0).records))
     reader = broker.another()
-    reader.send_only(ask(wanted(topic, {0: 0, 1: 0}, 12), max_wait_ms=20_000, min_bytes=2 * size), 12)
+    reader.send_only(ask(fetch_topic(topic, {0: 0, 1: 0}, 12), max_wait_ms=20_000, min_bytes=2 * size), 12)
     topic.append(1, partition=1)
     assert [offsets_in(data) for data in reader.receive().responses[0].partitions] == [[0], [0]]
 
@@ -257,7 +259,7 @@ def test_what_there_is_comes_when_the_time_is_over(topic: Topic) -> None:
 def test_an_error_does_not_wait(broker: Wire, make_topic: TopicFactory) -> None:
     topic = make_topic(2)
     began = time.monotonic()
-    answer = broker.send(ask(wanted(topic, {0: 0, 1: 9}, 12), max_wait_ms=20_000, min_bytes=1), 12)
+    answer = broker.send(ask(fetch_topic(topic, {0: 0, 1: 9}, 12), max_wait_ms=20_000, min_bytes=1), 12)
     assert [data.error_code for data in answer.responses[0].partitions] == [NONE, OFFSET_OUT_OF_RANGE]
     assert fetch(topic, 0, partition=7, max_wait_ms=20_000, min_bytes=1).error_code == UNKNOWN_TOPIC_OR_PARTITION
     assert time.monotonic() - began < 5
@@ -265,7 +267,7 @@ def test_an_error_does_not_wait(broker: Wire, make_topic: TopicFactory) -> None:
 
 def test_an_unknown_partition_does_not_keep_the_others_from_waiting(broker: Wire, topic: Topic) -> None:
     began = time.monotonic()
-    answer = broker.send(ask(wanted(topic, {0: 0, 1: 0}, 12), max_wait_ms=300, min_bytes=1), 12)
+    answer = broker.send(ask(fetch_topic(topic, {0: 0, 1: 0}, 12), max_wait_ms=300, min_bytes=1), 12)
     codes = {data.partition_index: data.error_code for data in answer.responses[0].partitions}
     assert codes == {0: NONE, 1: UNKNOWN_TOPIC_OR_PARTITION}
     assert 0.28 <= time.monotonic() - began < 5
@@ -274,7 +276,7 @@ def test_an_unknown_partition_does_not_keep_the_others_from_waiting(broker: Wire
 def test_many_readers_wake_at_once(broker: Wire, topic: Topic) -> None:
     readers = [broker.another() for _ in range(20)]
     for reader in readers:
-        reader.send_only(ask(wanted(topic, {0: 0}, 12), max_wait_ms=20_000, min_bytes=1), 12)
+        reader.send_only(ask(fetch_topic(topic, {0: 0}, 12), max_wait_ms=20_000, min_bytes=1), 12)
     producer = threading.Thread(target=topic.append, args=(1,))
     producer.start()
     assert [offsets_in(reader.receive().responses[0].partitions[0]) for reader in readers] == [[0]] * 20
@@ -283,9 +285,9 @@ def test_many_readers_wake_at_once(broker: Wire, topic: Topic) -> None:
 
 def test_requests_behind_a_long_poll_wait_their_turn(broker: Wire, topic: Topic) -> None:
     reader = broker.another()
-    reader.send_only(ask(wanted(topic, {0: 0}, 12), max_wait_ms=20_000, min_bytes=1), 12)
+    reader.send_only(ask(fetch_topic(topic, {0: 0}, 12), max_wait_ms=20_000, min_bytes=1), 12)
     for _ in range(3):
-        reader.send_only(ask(wanted(topic, {0: 1}, 12)), 12)
+        reader.send_only(ask(fetch_topic(topic, {0: 1}, 12)), 12)
     topic.append(1)
     assert offsets_in(reader.receive().responses[0].partitions[0]) == [0]
     assert [offsets_in(reader.receive().responses[0].partitions[0]) for _ in range(3)] == [[]] * 3
@@ -317,7 +319,7 @@ class Session:
         assert answer.session_id != 0
         self.id = answer.session_id
         self.epoch += 1
-        return {data.partition_index: offsets_in(data) for each in answer.responses for data in each.partitions}
+        return {data.partition_index: offsets_in(data) for response in answer.responses for data in response.partitions}
 
     def send(self, *topics: FetchTopic, forgotten: Iterable[ForgottenTopic] = (), **fields: Any) -> Any:
         wanted_session = {"session_id": self.id, "session_epoch": self.epoch} | fields
@@ -330,12 +332,12 @@ def test_a_session_answers_only_news(broker: Wire, make_topic: TopicFactory, ver
     topic = make_topic(3)
     session = Session(broker, version)
     topic.append(1, partition=1)
-    assert session.fetch(wanted(topic, {0: 0, 1: 0, 2: 0}, version)) == {0: [], 1: [0], 2: []}
-    assert session.fetch(wanted(topic, {1: 1}, version)) == {}
+    assert session.fetch(fetch_topic(topic, {0: 0, 1: 0, 2: 0}, version)) == {0: [], 1: [0], 2: []}
+    assert session.fetch(fetch_topic(topic, {1: 1}, version)) == {}
     topic.append(2, partition=2)
     assert session.fetch() == {2: [0, 1]}
     assert session.fetch() == {2: [0, 1]}  # it did not say that it has them
-    assert session.fetch(wanted(topic, {2: 2}, version)) == {}
+    assert session.fetch(fetch_topic(topic, {2: 2}, version)) == {}
     topic.append(1, partition=0)
     topic.append(1, partition=1)
     assert session.fetch() == {0: [0], 1: [1]}
@@ -347,16 +349,16 @@ def test_partitions_come_and_go_within_a_session(broker: Wire, make_topic: Topic
     for index in range(3):
         topic.append(1, partition=index)
     session = Session(broker, version)
-    assert session.fetch(wanted(topic, {0: 0}, version)) == {0: [0]}
-    assert session.fetch(wanted(topic, {1: 0}, version)) == {0: [0], 1: [0]}
+    assert session.fetch(fetch_topic(topic, {0: 0}, version)) == {0: [0]}
+    assert session.fetch(fetch_topic(topic, {1: 0}, version)) == {0: [0], 1: [0]}
     assert session.fetch(forgotten=[session.forgetting(topic, [0])]) == {1: [0]}
-    assert session.fetch(wanted(topic, {2: 0}, version), forgotten=[session.forgetting(topic, [1, 7])]) == {2: [0]}
+    assert session.fetch(fetch_topic(topic, {2: 0}, version), forgotten=[session.forgetting(topic, [1, 7])]) == {2: [0]}
 
 
 @pytest.mark.parametrize("version", WITH_SESSIONS)
 def test_a_session_is_over_when_nothing_is_left_of_it(broker: Wire, topic: Topic, version: int) -> None:
     session = Session(broker, version)
-    assert session.fetch(wanted(topic, {0: 0}, version)) == {0: []}
+    assert session.fetch(fetch_topic(topic, {0: 0}, version)) == {0: []}
     answer = session.send(forgotten=[session.forgetting(topic, [0])])
     assert (answer.error_code, answer.session_id, answer.responses) == (NONE, 0, [])
     assert session.send(session_epoch=2).error_code == FETCH_SESSION_ID_NOT_FOUND
@@ -366,7 +368,7 @@ def test_a_session_is_over_when_nothing_is_left_of_it(broker: Wire, topic: Topic
 def test_a_session_long_polls_over_all_its_partitions(broker: Wire, make_topic: TopicFactory, version: int) -> None:
     topic = make_topic(2)
     session = Session(broker, version)
-    session.fetch(wanted(topic, {0: 0, 1: 0}, version))
+    session.fetch(fetch_topic(topic, {0: 0, 1: 0}, version))
     request = ask(max_wait_ms=20_000, min_bytes=1, session_id=session.id, session_epoch=1)
     session.wire.send_only(request, version)
     topic.append(1, partition=1)
@@ -378,7 +380,7 @@ def test_a_session_long_polls_over_all_its_partitions(broker: Wire, make_topic: 
 @pytest.mark.parametrize("version", WITH_SESSIONS)
 def test_epochs_and_ids_of_sessions_are_checked(broker: Wire, topic: Topic, version: int) -> None:
     session = Session(broker, version)
-    session.fetch(wanted(topic, {0: 0}, version))
+    session.fetch(fetch_topic(topic, {0: 0}, version))
     for epoch in (2, 0x7FFFFFFF):
         answer = session.send(session_epoch=epoch)
         assert (answer.error_code, answer.session_id, answer.responses) == (INVALID_FETCH_SESSION_EPOCH, 0, [])
@@ -392,8 +394,8 @@ def test_epochs_and_ids_of_sessions_are_checked(broker: Wire, topic: Topic, vers
 def test_the_last_epoch_closes_a_session(broker: Wire, topic: Topic, version: int) -> None:
     topic.append(1)
     session = Session(broker, version)
-    session.fetch(wanted(topic, {0: 0}, version))
-    answer = session.send(wanted(topic, {0: 0}, version), session_epoch=-1)
+    session.fetch(fetch_topic(topic, {0: 0}, version))
+    answer = session.send(fetch_topic(topic, {0: 0}, version), session_epoch=-1)
     assert (answer.error_code, answer.session_id) == (NONE, 0)
     assert offsets_in(answer.responses[0].partitions[0]) == [0]
     assert session.send().error_code == FETCH_SESSION_ID_NOT_FOUND
@@ -402,10 +404,10 @@ def test_the_last_epoch_closes_a_session(broker: Wire, topic: Topic, version: in
 @pytest.mark.parametrize("version", WITH_SESSIONS)
 def test_epoch_0_begins_anew(broker: Wire, topic: Topic, version: int) -> None:
     session = Session(broker, version)
-    session.fetch(wanted(topic, {0: 0}, version))
+    session.fetch(fetch_topic(topic, {0: 0}, version))
     old = session.id
     session.epoch = 0
-    assert session.fetch(wanted(topic, {0: 0}, version)) == {0: []}
+    assert session.fetch(fetch_topic(topic, {0: 0}, version)) == {0: []}
     assert session.send(session_id=old, session_epoch=1).error_code == (
         FETCH_SESSION_ID_NOT_FOUND if session.id != old else NONE
     )
@@ -417,13 +419,13 @@ def test_a_session_may_begin_with_nothing(broker: Wire, topic: Topic, version: i
     session = Session(broker, version)
     assert session.fetch() == {}
     topic.append(1)
-    assert session.fetch(wanted(topic, {0: 0}, version)) == {0: [0]}
+    assert session.fetch(fetch_topic(topic, {0: 0}, version)) == {0: [0]}
 
 
 @pytest.mark.parametrize("version", WITH_SESSIONS)
 def test_an_error_in_a_session_is_repeated(broker: Wire, topic: Topic, version: int) -> None:
     session = Session(broker, version)
-    assert session.fetch(wanted(topic, {0: 5, 1: 0}, version)) == {0: [], 1: []}
+    assert session.fetch(fetch_topic(topic, {0: 5, 1: 0}, version)) == {0: [], 1: []}
     for _ in range(2):
         answer = session.send()
         session.epoch += 1
@@ -434,9 +436,9 @@ def test_an_error_in_a_session_is_repeated(broker: Wire, topic: Topic, version: 
 @pytest.mark.parametrize(("first", "then"), [(12, 13), (13, 12)])
 def test_a_session_speaks_of_names_or_of_ids(broker: Wire, topic: Topic, first: int, then: int) -> None:
     session = Session(broker, first)
-    session.fetch(wanted(topic, {0: 0}, first))
+    session.fetch(fetch_topic(topic, {0: 0}, first))
     session.version = then
-    answer = session.send(wanted(topic, {0: 0}, then))
+    answer = session.send(fetch_topic(topic, {0: 0}, then))
     assert (answer.error_code, answer.session_id) == (FETCH_SESSION_TOPIC_ID_ERROR, 0)
     session.version = first
     assert session.fetch() == {}
@@ -446,9 +448,9 @@ def test_a_session_speaks_of_names_or_of_ids(broker: Wire, topic: Topic, first: 
 def test_an_unknown_id_in_a_session_can_be_forgotten(broker: Wire, topic: Topic, version: int) -> None:
     unknown = Topic(broker, "", uuid.uuid4().bytes)
     session = Session(broker, version)
-    answer = session.send(wanted(unknown, {0: 0}, version), wanted(topic, {0: 0}, version))
-    found = {(each.topic_id, each.partitions[0].error_code) for each in answer.responses}
-    assert found == {(unknown.id, UNKNOWN_TOPIC_ID), (topic.id, NONE)}
+    answer = session.send(fetch_topic(unknown, {0: 0}, version), fetch_topic(topic, {0: 0}, version))
+    codes = {(response.topic_id, response.partitions[0].error_code) for response in answer.responses}
+    assert codes == {(unknown.id, UNKNOWN_TOPIC_ID), (topic.id, NONE)}
     session.id, session.epoch = answer.session_id, 1
     assert session.fetch() == {0: []}
     assert session.fetch(forgotten=[session.forgetting(unknown, [0])]) == {}
@@ -461,8 +463,8 @@ def test_who_got_records_goes_to_the_end_of_the_session(broker: Wire, make_topic
     session = Session(broker, 12)
 
     def first_with_records(*topics: FetchTopic) -> int:
-        found = session.fetch(*topics, max_bytes=1)
-        return next(index for index, offsets in found.items() if offsets)
+        by_partition = session.fetch(*topics, max_bytes=1)
+        return next(index for index, offsets in by_partition.items() if offsets)
 
-    assert first_with_records(wanted(topic, {0: 0, 1: 0, 2: 0}, 12)) == 0
+    assert first_with_records(fetch_topic(topic, {0: 0, 1: 0, 2: 0}, 12)) == 0
     assert [first_with_records() for _ in range(5)] == [0, 1, 2, 0, 1]  # a full fetch moves nothing

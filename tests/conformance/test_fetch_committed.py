@@ -20,19 +20,21 @@ WITH_ISOLATION = [version for version in versions(API) if version >= 4]
 def aborted(part: Any) -> list[tuple[int, int]] | None:
     if part.aborted_transactions is None:
         return None
-    return sorted((each.producer_id, each.first_offset) for each in part.aborted_transactions)
+    return sorted((transaction.producer_id, transaction.first_offset) for transaction in part.aborted_transactions)
 
 
 def batches(part: Any) -> list[tuple[int, bool, int]]:
     """(base offset, is it a marker, number of records)."""
     data = bytes(part.records or b"")
-    return [(each.base_offset, each.is_control, each.count) for each in scan(data).batches]
+    return [(batch.base_offset, batch.is_control, batch.count) for batch in scan(data).batches]
 
 
 def read(part: Any) -> list[int]:
     """The offsets of records that a reader of committed data is left with, as a client works it out."""
     data = bytes(part.records or b"")
-    pending = sorted(((each.first_offset, each.producer_id) for each in part.aborted_transactions), reverse=True)
+    pending = sorted(
+        ((transaction.first_offset, transaction.producer_id) for transaction in part.aborted_transactions), reverse=True
+    )
     skipped: set[int] = set()
     offsets = []
     for header in scan(data).batches:
@@ -87,13 +89,13 @@ def test_aborted_transactions_are_named(broker: Wire, topic: Topic, version: int
     while offset < 10:
         (part,) = fetched(broker, topic, 0, version=version, offset=offset)
         assert (part.high_watermark, part.last_stable_offset) == (10, 10)
-        found = batches(part)
+        headers = batches(part)
         names = aborted(part)
         assert names is not None
         # Kafka names every transaction that ends behind the beginning and begins before the end of what is returned.
         assert ((one.producer_id, 0) in names) == (offset <= 5)
-        everything += [each for each in read(part) if each >= offset]
-        offset = found[-1][0] + max(1, found[-1][2])
+        everything += [number for number in read(part) if number >= offset]
+        offset = headers[-1][0] + max(1, headers[-1][2])
     assert everything == [2, 3, 9]
 
 
@@ -107,7 +109,7 @@ def test_several_partitions(broker: Wire, make_topic: TopicFactory, version: int
         commits.produce(topic, index)
     commits.end(commit=True)
     aborts.end(commit=False)
-    parts = {each.partition_index: each for each in fetched(broker, topic, 0, 1, 2, version=version)}
+    parts = {part.partition_index: part for part in fetched(broker, topic, 0, 1, 2, version=version)}
     assert {index: aborted(part) for index, part in parts.items()} == {
         0: [(aborts.producer_id, 0)],
         1: [(aborts.producer_id, 0)],
@@ -139,37 +141,37 @@ def test_within_a_session(broker: Wire, make_topic: TopicFactory, version: int) 
 
 
 def send(broker: Wire, topic: Topic, version: int, indexes: tuple[int, ...], **fields: Any) -> Any:
-    wanted = FetchTopic(
-        partitions=[FetchPartition(partition=each, fetch_offset=0, partition_max_bytes=1 << 20) for each in indexes]
+    fetch_topic = FetchTopic(
+        partitions=[FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20) for index in indexes]
     )
     if version >= 13:
-        wanted.topic_id = topic.id
+        fetch_topic.topic_id = topic.id
     else:
-        wanted.topic = topic.name
-    given: dict[str, Any] = {"max_wait_ms": 50, "min_bytes": 1, "isolation_level": 1}
+        fetch_topic.topic = topic.name
+    body: dict[str, Any] = {"max_wait_ms": 50, "min_bytes": 1, "isolation_level": 1}
     if version < 15:
-        given["replica_id"] = -1
-    return broker.send(FetchRequest(topics=[wanted] if indexes else [], **(given | fields)), version)
+        body["replica_id"] = -1
+    return broker.send(FetchRequest(topics=[fetch_topic] if indexes else [], **(body | fields)), version)
 
 
 def partitions(response: Any) -> list[Any]:
-    return [each for topic in response.responses for each in topic.partitions]
+    return [partition for topic in response.responses for partition in topic.partitions]
 
 
 @pytest.mark.parametrize("version", [4, 12, 18])
 def test_a_fetch_that_waits_is_answered_when_the_transaction_ends(broker: Wire, topic: Topic, version: int) -> None:
     producer = TransactionalProducer(broker)
     producer.produce(topic)
-    wanted = FetchTopic(partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)])
+    fetch_topic = FetchTopic(partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)])
     if version >= 13:
-        wanted.topic_id = topic.id
+        fetch_topic.topic_id = topic.id
     else:
-        wanted.topic = topic.name
-    given: dict[str, Any] = {"max_wait_ms": 20_000, "min_bytes": 1, "isolation_level": 1, "topics": [wanted]}
+        fetch_topic.topic = topic.name
+    body: dict[str, Any] = {"max_wait_ms": 20_000, "min_bytes": 1, "isolation_level": 1, "topics": [fetch_topic]}
     if version < 15:
-        given["replica_id"] = -1
+        body["replica_id"] = -1
     reader = broker.another()
-    reader.send_only(FetchRequest(**given), version)
+    reader.send_only(FetchRequest(**body), version)
     producer.produce(topic)
     producer.end(commit=True)
     (part,) = partitions(reader.receive())
@@ -186,16 +188,16 @@ def test_old_readers_see_everything(broker: Wire, topic: Topic, version: int) ->
     topic.append(1)
     (part,) = fetched(broker, topic, 0, version=version, committed=False)
     assert part.high_watermark == 4
-    offsets = [each[0] for each in parsed(bytes(part.records))]
+    offsets = [message[0] for message in parsed(bytes(part.records))]
     assert offsets == [0, 1, 3]
 
 
 def listed(broker: Wire, topic: Topic, version: int, timestamp: int, isolation: int) -> tuple[str, int]:
     part = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
-    wanted = [ListOffsetsTopic(name=topic.name, partitions=[part])]
-    request = ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=wanted)
-    (found,) = broker.send(request, version).topics[0].partitions
-    return name_of(found.error_code), found.offset
+    topics = [ListOffsetsTopic(name=topic.name, partitions=[part])]
+    request = ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=topics)
+    (row,) = broker.send(request, version).topics[0].partitions
+    return name_of(row.error_code), row.offset
 
 
 @pytest.mark.parametrize("version", [version for version in versions(ListOffsetsRequest) if version >= 2])

@@ -58,8 +58,8 @@ def test_packed_batches_are_given_whole(topic: Topic, version: int) -> None:
     topic.produce(build(THREE, codec=1))
     magic = version // 2
     inner = three(magic, 3, relative=magic == 1)
-    found = parsed(fetch(topic, version, 4).records)
-    assert found == [(5, magic, 1, 5 if magic else None, None, inner)]
+    messages = parsed(fetch(topic, version, 4).records)
+    assert messages == [(5, magic, 1, 5 if magic else None, None, inner)]
 
 
 @EVERY
@@ -69,11 +69,11 @@ def test_kafka_python_reads_them(topic: Topic, version: int, codec: int) -> None
     topic.produce(build(THREE))
     topic.produce(build(THREE, codec=codec))
     records = memory_records.MemoryRecords(fetch(topic, version, 3).records)
-    found = []
+    rows = []
     while records.has_next():
-        found += [(each.offset, each.timestamp, each.key, each.value) for each in records.next_batch()]
+        rows += [(record.offset, record.timestamp, record.key, record.value) for record in records.next_batch()]
     at = (AT, AT + 5, AT + 3) if version >= 2 else (None, None, None)
-    assert found == [(3, at[0], b"a", b"x"), (4, at[1], None, b"y"), (5, at[2], b"c", None)]
+    assert rows == [(3, at[0], b"a", b"x"), (4, at[1], None, b"y"), (5, at[2], b"c", None)]
 
 
 @EVERY
@@ -90,13 +90,13 @@ def test_limits(topic: Topic, version: int) -> None:
     """Before version 3 the limit is hard, from then on the first batch is given whole (KIP-74)."""
     topic.produce(build(THREE))
     topic.produce(build(THREE))
-    found = fetch(topic, version, 0, 120).records
-    assert parsed(found)[:2] == three(version // 2, 0)[:2]
+    data = fetch(topic, version, 0, 120).records
+    assert parsed(data)[:2] == three(version // 2, 0)[:2]
     nothing = fetch(topic, version, 0, 0).records
     if version < 3:
-        assert (len(found) <= 120, nothing) == (True, b"")
+        assert (len(data) <= 120, nothing) == (True, b"")
     else:
-        assert parsed(found) == parsed(nothing) == three(1, 0)
+        assert parsed(data) == parsed(nothing) == three(1, 0)
 
 
 @EVERY
@@ -141,8 +141,8 @@ def test_a_batch_of_zstd_ends_a_set(topic: Topic, version: int) -> None:
 def test_log_append_time(make_topic: TopicFactory, version: int) -> None:
     topic = make_topic(message_timestamp_type="LogAppendTime")
     answer = topic.produce(build(THREE))
-    found = parsed(fetch(topic, version).records)
-    assert [(each[2], each[3] + AT) for each in found] == [(8, answer.log_append_time_ms)] * 3
+    messages = parsed(fetch(topic, version).records)
+    assert [(message[2], message[3] + AT) for message in messages] == [(8, answer.log_append_time_ms)] * 3
 
 
 @EVERY

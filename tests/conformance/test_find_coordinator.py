@@ -22,7 +22,7 @@ def ask(version: int, key: str, key_type: int = 0) -> FindCoordinatorRequest:
     )
 
 
-def found(wire: Wire, version: int, key: str, key_type: int = 0) -> Any:
+def coordinator_of(wire: Wire, version: int, key: str, key_type: int = 0) -> Any:
     answer = wire.send(ask(version, key, key_type), version)
     return answer.coordinators[0] if version >= 4 else answer
 
@@ -31,7 +31,7 @@ def found(wire: Wire, version: int, key: str, key_type: int = 0) -> Any:
 @pytest.mark.parametrize("key", ["group", "", "gr\u00fcppe", "a:b"])
 def test_the_coordinator_of_a_group_is_this_broker(broker: Wire, version: int, key: str) -> None:
     new_group(broker)
-    answer = found(broker, version, key)
+    answer = coordinator_of(broker, version, key)
     assert (answer.error_code, answer.node_id) == (NONE, 1)
     assert (answer.host, answer.port) == broker.address
     assert answer.error_message == ("NONE" if 1 <= version <= 3 else "")
@@ -41,22 +41,22 @@ def test_the_coordinator_of_a_group_is_this_broker(broker: Wire, version: int, k
 
 @pytest.mark.parametrize("version", [v for v in versions(API) if v >= 1])
 def test_the_coordinator_of_a_transactional_id(broker: Wire, version: int) -> None:
-    wait_for(lambda: found(broker, version, "txn", 1).error_code != COORDINATOR_NOT_AVAILABLE)
-    answer = found(broker, version, "txn", 1)
+    wait_for(lambda: coordinator_of(broker, version, "txn", 1).error_code != COORDINATOR_NOT_AVAILABLE)
+    answer = coordinator_of(broker, version, "txn", 1)
     assert (answer.error_code, answer.node_id, answer.port) == (NONE, 1, broker.address[1])
 
 
 @pytest.mark.parametrize("version", [v for v in versions(API) if v >= 1])
 @pytest.mark.parametrize("key_type", [-1, 3, 127])
 def test_key_types_that_do_not_exist(broker: Wire, version: int, key_type: int) -> None:
-    answer = found(broker, version, "x", key_type)
+    answer = coordinator_of(broker, version, "x", key_type)
     assert (answer.error_code, answer.node_id, answer.host, answer.port) == (INVALID_REQUEST, -1, "", -1)
     assert answer.error_message == error(INVALID_REQUEST).message
 
 
 @pytest.mark.parametrize("version", [4, 5])
 def test_share_keys_need_version_6(broker: Wire, version: int) -> None:
-    answer = found(broker, version, "g:AAAAAAAAAAAAAAAAAAAAAQ:0", 2)
+    answer = coordinator_of(broker, version, "g:AAAAAAAAAAAAAAAAAAAAAQ:0", 2)
     assert (answer.error_code, answer.node_id, answer.error_message) == (INVALID_REQUEST, -1, "")
 
 
@@ -64,14 +64,14 @@ def test_share_keys_need_version_6(broker: Wire, version: int) -> None:
     "key", ["", "x", "g:0", "g:AAAAAAAAAAAAAAAAAAAAAQ", "g:AAAAAAAAAAAAAAAAAAAAAQ:x", "g:not-an-id:0"]
 )
 def test_share_keys_that_are_none(broker: Wire, key: str) -> None:
-    answer = found(broker, 6, key, 2)
+    answer = coordinator_of(broker, 6, key, 2)
     assert (answer.error_code, answer.node_id, answer.error_message) == (INVALID_REQUEST, -1, "")
 
 
 def test_several_keys(broker: Wire) -> None:
     new_group(broker)
     answer = broker.send(FindCoordinatorRequest(coordinator_keys=["a", "b", "a"], key_type=0), 4)
-    assert sorted({(each.key, each.error_code, each.node_id) for each in answer.coordinators}) == [
+    assert sorted({(row.key, row.error_code, row.node_id) for row in answer.coordinators}) == [
         ("a", 0, 1),
         ("b", 0, 1),
     ]

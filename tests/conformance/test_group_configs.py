@@ -39,8 +39,8 @@ pytestmark = pytest.mark.usefixtures("ottla_only")
 @contextmanager
 def started(**configs: str) -> Iterator[Wire]:
     """A broker with these configs; `_` stands for `.`."""
-    given = {name.replace("_", "."): value for name, value in configs.items()}
-    with EmbeddedBroker({"group.initial.rebalance.delay.ms": "0"} | given) as embedded:
+    settings = {name.replace("_", "."): value for name, value in configs.items()}
+    with EmbeddedBroker({"group.initial.rebalance.delay.ms": "0"} | settings) as embedded:
         wire = Wire(embedded.address, is_kafka=False)
         yield wire
         wire.close()

@@ -32,25 +32,25 @@ API = JoinGroupRequest
 
 
 def subscription(*topics: str, version: int = 3, owned: dict[str, list[int]] | None = None) -> bytes:
-    said = ConsumerProtocolSubscription(
+    content = ConsumerProtocolSubscription(
         topics=list(topics),
         owned_partitions=[TopicPartition(topic=name, partitions=parts) for name, parts in (owned or {}).items()],
     )
-    return version.to_bytes(2, "big") + encode(said, version)
+    return version.to_bytes(2, "big") + encode(content, version)
 
 
 def assignment(topic: str, *partitions: int, version: int = 3, user_data: bytes | None = None) -> bytes:
-    given = ConsumerProtocolAssignment(
+    content = ConsumerProtocolAssignment(
         assigned_partitions=[ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=list(partitions))],
         user_data=user_data,
     )
-    return version.to_bytes(2, "big") + encode(given, version)
+    return version.to_bytes(2, "big") + encode(content, version)
 
 
-def given(data: bytes) -> dict[str, set[int]]:
+def partitions_in(data: bytes) -> dict[str, set[int]]:
     version = int.from_bytes(data[:2], "big")
     decoded, _ = decode(ConsumerProtocolAssignment, version, data, 2)
-    return {each.topic: set(each.partitions) for each in decoded.assigned_partitions}
+    return {row.topic: set(row.partitions) for row in decoded.assigned_partitions}
 
 
 def classic_group(broker: Wire, topic: Topic, partitions: int, count: int = 1, **fields: Any) -> list[Member]:
@@ -124,10 +124,10 @@ def test_a_live_classic_group_is_upgraded_and_downgraded(broker: Wire, make_topi
     first = classic.join(protocols=[("range", subscription(topic.name, owned={topic.name: [0, 1, 2, 3]}))])
     assert (first.error_code, first.generation_id, first.leader, first.members) == (NONE, 1, "", [])
     assert (first.protocol_type, first.protocol_name) == ("consumer", "range")
-    kept = given(classic.sync().assignment)[topic.name]
+    kept = partitions_in(classic.sync().assignment)[topic.name]
     assert len(kept) == 2
     assert classic.heartbeat() == "REBALANCE_IN_PROGRESS"
-    assert given(rejoin(classic, topic, sorted(kept)).assignment) == {topic.name: kept}
+    assert partitions_in(rejoin(classic, topic, sorted(kept)).assignment) == {topic.name: kept}
     assert (classic.generation, classic.heartbeat()) == (2, "NONE")
     settle(broker, group_id, consumer)
     assert consumer.partitions_of(topic) == {0, 1, 2, 3} - kept
@@ -145,7 +145,7 @@ def test_an_eager_member_gives_everything_back(broker: Wire, make_topic: TopicFa
     (classic,) = classic_group(broker, topic, 2)
     consumer = Consumer(broker, classic.group_id)
     consumer.join(topic.name)
-    mine = given(rejoin(classic, topic).assignment)[topic.name]
+    mine = partitions_in(rejoin(classic, topic).assignment)[topic.name]
     assert (classic.generation, len(mine)) == (2, 1)
     settle(broker, classic.group_id, consumer)
     assert consumer.partitions_of(topic) == {0, 1} - mine
@@ -162,12 +162,12 @@ def test_a_classic_member_joins_a_consumer_group(broker: Wire, make_topic: Topic
     classic = Member(broker, group_id)
     answer = classic.join(protocols=protocols)
     assert (answer.error_code, answer.generation_id, answer.leader) == (NONE, 3, "")
-    assert given(classic.sync().assignment) == {}
+    assert partitions_in(classic.sync().assignment) == {}
     assert classic.heartbeat() == "NONE"
     consumer.beat()
     consumer.beat_with_partitions()
     wait_for(lambda: classic.heartbeat() == "REBALANCE_IN_PROGRESS")
-    assert given(rejoin(classic, topic, []).assignment) == {topic.name: {0, 1} - consumer.partitions_of(topic)}
+    assert partitions_in(rejoin(classic, topic, []).assignment) == {topic.name: {0, 1} - consumer.partitions_of(topic)}
     assert classic.heartbeat() == "NONE"
 
 
@@ -215,10 +215,10 @@ def test_classic_members_leave_a_consumer_group(broker: Wire, topic: Topic) -> N
     consumer = Consumer(broker, one.group_id)
     consumer.join(topic.name)
     left = one.leave()
-    assert [each.error_code for each in left.members] == [NONE]
+    assert [row.error_code for row in left.members] == [NONE]
     assert one.leave().members[0].error_code == UNKNOWN_MEMBER_ID
     group = described_consumers(broker, one.group_id)
-    assert {each.member_id for each in group.members} == {two.member_id, consumer.member_id}
+    assert {row.member_id for row in group.members} == {two.member_id, consumer.member_id}
     two.leave()
     assert len(described_consumers(broker, one.group_id).members) == 1
 
@@ -232,7 +232,7 @@ def test_those_who_wait_are_told_to_rejoin(broker: Wire, topic: Topic) -> None:
     consumer = Consumer(broker, group_id)
     assert consumer.join(topic.name).error_code == NONE
     assert late.receive_join().error_code == REBALANCE_IN_PROGRESS
-    members = {each.member_id for each in described_consumers(broker, group_id).members}
+    members = {row.member_id for row in described_consumers(broker, group_id).members}
     assert members == {classic.member_id, late.member_id, consumer.member_id}
 
 
@@ -272,7 +272,7 @@ def test_a_static_member_changes_its_protocol(broker: Wire, make_topic: TopicFac
     group_id = other.group_id
     before = Consumer(broker, group_id, instance="i")
     before.join(topic.name)
-    mine = given(rejoin(other, topic).assignment)[topic.name]
+    mine = partitions_in(rejoin(other, topic).assignment)[topic.name]
     settle(broker, group_id, before)
     after = Member(broker, group_id, instance="i")
     answer = after.join(protocols=[("range", subscription(topic.name))])
@@ -280,7 +280,7 @@ def test_a_static_member_changes_its_protocol(broker: Wire, make_topic: TopicFac
     assert (answer.error_code, answer.generation_id, len(answer.member_id)) == (NONE, 2, 22)
     assert described(broker, group_id).group_state == "Stable"
     assert other.heartbeat() == "NONE"
-    assert given(after.sync().assignment)[topic.name] == {0, 1} - mine
+    assert partitions_in(after.sync().assignment)[topic.name] == {0, 1} - mine
     assert before.beat().error_code == GROUP_ID_NOT_FOUND
 
 

@@ -29,8 +29,8 @@ API = HeartbeatRequest
 def test_who_is_there(broker: Wire, version: int, fields: dict[str, Any], code: int) -> None:
     member = Member(broker, new_group(broker))
     stable(broker, member)
-    wanted: dict[str, Any] = {"group_id": member.group_id, "member_id": member.member_id, "generation_id": 1}
-    request = HeartbeatRequest(**(wanted | fields))
+    body: dict[str, Any] = {"group_id": member.group_id, "member_id": member.member_id, "generation_id": 1}
+    request = HeartbeatRequest(**(body | fields))
     assert broker.send(request, version).error_code == code
 
 

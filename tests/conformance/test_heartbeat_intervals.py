@@ -48,7 +48,7 @@ def test_partitions_come_within_the_interval_that_was_told(broker: Wire, make_to
 
 @pytest.mark.api(request=ConsumerGroupHeartbeatRequest)
 def test_partitions_of_another_member(broker: Wire, make_topic: TopicFactory) -> None:
-    """Who has partitions asks soon whether to give some back, who waits for them whether they were."""
+    """A member with partitions asks soon whether to give some back, a waiting member whether they are free."""
     topic, group_id = make_topic(2), new_group(broker)
     configure(broker, group_id, consumer_assignment_interval_ms="0")
     first, second = Consumer(broker, group_id), Consumer(broker, group_id)

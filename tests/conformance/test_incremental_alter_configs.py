@@ -40,7 +40,7 @@ OK = ("NONE", None)
 def incremental(
     wire: Wire, *resources: tuple[int, str, Edits], version: int = 1, validate_only: bool = False
 ) -> list[Outcome]:
-    wanted = [
+    rows = [
         incremental_alter_configs.AlterConfigsResource(
             resource_type=kind,
             resource_name=name,
@@ -51,29 +51,29 @@ def incremental(
         )
         for kind, name, edits in resources
     ]
-    answer = wire.send(IncrementalAlterConfigsRequest(resources=wanted, validate_only=validate_only), version)
-    named = [(each.resource_type, each.resource_name) for each in answer.responses]
+    answer = wire.send(IncrementalAlterConfigsRequest(resources=rows, validate_only=validate_only), version)
+    named = [(row.resource_type, row.resource_name) for row in answer.responses]
     assert named == [(kind, name) for kind, name, _ in resources]
-    return [(name_of(each.error_code), each.error_message) for each in answer.responses]
+    return [(name_of(row.error_code), row.error_message) for row in answer.responses]
 
 
 def replacing(
     wire: Wire, kind: int, name: str, configs: dict[str, str | None], *, version: int = 2, **fields: Any
 ) -> Outcome:
-    wanted = alter_configs.AlterConfigsResource(
+    row = alter_configs.AlterConfigsResource(
         resource_type=kind,
         resource_name=name,
         configs=[alter_configs.AlterableConfig(name=config, value=value) for config, value in configs.items()],
     )
-    (found,) = wire.send(AlterConfigsRequest(resources=[wanted], **fields), version).responses
-    return name_of(found.error_code), found.error_message
+    (result,) = wire.send(AlterConfigsRequest(resources=[row], **fields), version).responses
+    return name_of(result.error_code), result.error_message
 
 
 def own(wire: Wire, kind: int, name: str, config: str) -> tuple[str | None, int]:
     """Value and source of a config."""
     resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=[config])
     (result,) = wire.send(DescribeConfigsRequest(resources=[resource]), 4).results
-    return next(((each.value, each.config_source) for each in result.configs), (None, -1))
+    return next(((row.value, row.config_source) for row in result.configs), (None, -1))
 
 
 def becomes(wire: Wire, kind: int, name: str, config: str, value: str | None, source: int) -> None:
@@ -312,8 +312,8 @@ def test_an_unknown_config_of_a_broker_is_kept_but_not_shown(broker: Wire) -> No
         assert incremental(broker, (BROKER, resource, [(name, SET, "3")])) == [OK]
         becomes(broker, BROKER, resource, name, None, source)
         becomes(broker, BROKER, this, name, None, source)
-        wanted = DescribeConfigsResource(resource_type=BROKER, resource_name=this, configuration_keys=[name])
-        request = DescribeConfigsRequest(resources=[wanted], include_synonyms=True, include_documentation=True)
+        query = DescribeConfigsResource(resource_type=BROKER, resource_name=this, configuration_keys=[name])
+        request = DescribeConfigsRequest(resources=[query], include_synonyms=True, include_documentation=True)
         (row,) = broker.send(request, 4).results[0].configs
         assert (row.is_sensitive, row.read_only, row.config_type, row.documentation) == (True, True, 0, None)
         assert [(synonym.name, synonym.value, synonym.source) for synonym in row.synonyms] == [(name, None, source)]
@@ -466,7 +466,7 @@ def test_who_has_configs(broker: Wire, make_topic: TopicFactory, metrics: str, v
     def listed(*kinds: int) -> set[tuple[int, str]]:
         answer = broker.send(ListConfigResourcesRequest(resource_types=list(kinds)), version)
         assert answer.error_code == 0
-        return {(each.resource_type, each.resource_name) for each in answer.config_resources}
+        return {(resource.resource_type, resource.resource_name) for resource in answer.config_resources}
 
     if version == 0:
         wait_for(lambda: (CLIENT_METRICS, metrics) in listed())

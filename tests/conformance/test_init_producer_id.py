@@ -92,7 +92,7 @@ def test_how_long_a_transaction_may_take(broker: Wire, version: int) -> None:
 
 @pytest.mark.parametrize("version", [v for v in versions(API) if v >= 3])
 def test_a_producer_that_goes_on(broker: Wire, version: int) -> None:
-    """It names what it has (KIP-360): asked again it gets the same answer; anybody else is fenced."""
+    """The request names its producer id and epoch (KIP-360): repeated it gets the same answer; others are fenced."""
     producer = TransactionalProducer(broker)
     for _ in range(2):
         producer.begin_anew()
@@ -127,8 +127,8 @@ def test_an_open_transaction_is_aborted(broker: Wire, topic: Topic, version: int
     assert producer.ask_init(version, **fields) == ("CONCURRENT_TRANSACTIONS", -1, -1)
     assert producer.wait_until_complete() == "CompleteAbort"
     assert producer.described().epoch == producer.epoch + 1
-    (found,) = fetched(broker, topic, 0)
-    assert [each.first_offset for each in found.aborted_transactions] == [0]
+    (partition,) = fetched(broker, topic, 0)
+    assert [transaction.first_offset for transaction in partition.aborted_transactions] == [0]
     answer = settled(lambda: producer.ask_init(version))
     assert answer == ("NONE", producer.producer_id, producer.epoch + 2)
 
@@ -206,7 +206,7 @@ def test_version_6_is_served_by_brokers_that_serve_unstable_versions(broker: Wir
         broker.send(request, 6)
     asked = ApiVersionsRequest(client_software_name="t", client_software_version="1")
     for wire, last in ((broker, 5), (unstable, 6)):
-        (served,) = (each for each in wire.send(asked, 3).api_keys if each.api_key == API.API)
+        (served,) = (row for row in wire.send(asked, 3).api_keys if row.api_key == API.API)
         assert (served.min_version, served.max_version) == (0, last)
 
 

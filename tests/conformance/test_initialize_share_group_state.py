@@ -60,9 +60,9 @@ def test_several_at_once(broker: Wire, make_topic: TopicFactory) -> None:
         InitializeStateData(topic_id=b"x" * 16, partitions=parts[:1]),
     ]
     answer = broker.send(InitializeShareGroupStateRequest(group_id=group_id, topics=topics), 0)
-    found = {(each.topic_id, part.partition): part.error_code for each in answer.results for part in each.partitions}
-    assert found == {(topic.id, 0): 0, (topic.id, 1): 0, (topic.id, 7): 3, (b"x" * 16, 1): 3}
-    assert [len(each.partitions) for each in answer.results if each.topic_id == topic.id] == [3]
+    codes = {(row.topic_id, part.partition): part.error_code for row in answer.results for part in row.partitions}
+    assert codes == {(topic.id, 0): 0, (topic.id, 1): 0, (topic.id, 7): 3, (b"x" * 16, 1): 3}
+    assert [len(row.partitions) for row in answer.results if row.topic_id == topic.id] == [3]
 
 
 def test_nothing_to_do(broker: Wire, topic: Topic) -> None:
@@ -74,4 +74,4 @@ def test_nothing_to_do(broker: Wire, topic: Topic) -> None:
         assert broker.send(InitializeShareGroupStateRequest(group_id=name, topics=topics), 0).results == []
     assert summary(broker, group_id, topic.id).start_offset == -1
     answer = broker.send(InitializeShareGroupStateRequest(group_id=group_id, topics=[whole, empty]), 0)
-    assert [len(each.partitions) for each in answer.results] == [1]
+    assert [len(row.partitions) for row in answer.results] == [1]

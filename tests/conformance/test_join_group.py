@@ -54,7 +54,7 @@ def test_the_first_member_leads_generation_one(broker: Wire, version: int) -> No
     assert answer.protocol_type == ("consumer" if version >= 7 else None)
     assert answer.leader == answer.member_id
     assert answer.member_id.startswith("conformance-")
-    assert [(each.member_id, each.metadata) for each in answer.members] == [(answer.member_id, b"r")]
+    assert [(row.member_id, row.metadata) for row in answer.members] == [(answer.member_id, b"r")]
     assert not answer.skip_assignment
 
 
@@ -75,7 +75,7 @@ def test_two_members_share_a_generation(broker: Wire) -> None:
     settle(broker, (first, second))
     assert first.generation == second.generation == 2
     assert {first.joined.leader, second.joined.leader} == {first.member_id}
-    assert {each.member_id for each in first.joined.members} == {first.member_id, second.member_id}
+    assert {row.member_id for row in first.joined.members} == {first.member_id, second.member_id}
     assert second.joined.members == []
 
 
@@ -87,7 +87,7 @@ def test_the_protocol_is_one_that_all_support_and_most_prefer(broker: Wire) -> N
     wait_for(lambda: len(described(broker, group_id).members) == 2)
     first.send_join(protocols=[("a", b"1"), ("b", b"2")])
     assert first.receive_join().protocol_name == second.receive_join().protocol_name == "b"
-    assert {each.metadata for each in first.joined.members} == {b"2", b"4"}
+    assert {row.metadata for row in first.joined.members} == {b"2", b"4"}
 
 
 def test_a_live_group_refuses_another_type_and_foreign_protocols(broker: Wire) -> None:
@@ -160,7 +160,7 @@ def test_a_static_leader_that_restarts_is_told_not_to_assign(broker: Wire) -> No
     answer = after.join(9)
     assert (answer.error_code, answer.generation_id, answer.skip_assignment) == (NONE, 1, True)
     assert answer.leader == answer.member_id
-    assert [(each.member_id, each.group_instance_id) for each in answer.members] == [(after.member_id, "i")]
+    assert [(row.member_id, row.group_instance_id) for row in answer.members] == [(after.member_id, "i")]
 
 
 def test_a_static_follower_that_restarts_does_not_disturb(broker: Wire) -> None:
@@ -196,7 +196,7 @@ def test_a_static_member_that_restarts_with_other_topics_keeps_its_generation(br
     stable(broker, Member(broker, group_id, instance="i"))
     after = Member(broker, group_id, instance="i")
     answer = after.join(protocols=[("range", b"other")])
-    assert (answer.generation_id, [each.metadata for each in answer.members]) == (1, [b"other"])
+    assert (answer.generation_id, [row.metadata for row in answer.members]) == (1, [b"other"])
 
 
 def test_a_static_member_that_restarts_while_the_leader_assigns_begins_anew(broker: Wire) -> None:
@@ -223,7 +223,7 @@ def test_a_member_that_does_not_rejoin_is_dropped(broker: Wire) -> None:
     quick.send_join(rebalance_timeout_ms=500)
     answer = quick.receive_join()
     assert (answer.error_code, answer.generation_id, answer.leader) == (NONE, 2, quick.member_id)
-    assert [each.member_id for each in answer.members] == [quick.member_id]
+    assert [row.member_id for row in answer.members] == [quick.member_id]
     assert slow.heartbeat() == "UNKNOWN_MEMBER_ID"
 
 

@@ -1,4 +1,4 @@
-"""How many changes of the metadata one request may make: 10,000 records, as Apache Kafka's controller writes at once.
+"""The limit of changes of the metadata by one request: 10,000 records, as Apache Kafka's controller writes at once.
 
 What is refused for another reason does not count, but for CreatePartitions, which counts its topics.
 """

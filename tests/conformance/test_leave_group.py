@@ -25,7 +25,7 @@ def test_the_last_member_leaves_an_empty_group(broker: Wire, version: int) -> No
     answer = broker.send(request(member.group_id, version, (member.member_id, None)), version)
     assert answer.error_code == NONE
     if version >= 3:
-        assert [(each.member_id, each.error_code) for each in answer.members] == [(member.member_id, NONE)]
+        assert [(row.member_id, row.error_code) for row in answer.members] == [(member.member_id, NONE)]
     assert described(broker, member.group_id).group_state == "Empty"
     assert Member(broker, member.group_id).join().generation_id == 3
 
@@ -40,7 +40,7 @@ def test_groups_and_members_that_are_not_there(broker: Wire, version: int) -> No
             assert answer.error_code == UNKNOWN_MEMBER_ID
         else:
             assert answer.error_code == NONE
-            assert [(each.member_id, each.error_code) for each in answer.members] == [("nobody", UNKNOWN_MEMBER_ID)]
+            assert [(row.member_id, row.error_code) for row in answer.members] == [("nobody", UNKNOWN_MEMBER_ID)]
     answer = broker.send(request("", version, ("nobody", None)), version)
     assert (answer.error_code, answer.members) == (INVALID_GROUP_ID, [])
 
@@ -51,8 +51,8 @@ def test_several_leave_at_once(broker: Wire) -> None:
     stable(broker, first, second)
     who = [(first.member_id, None), ("", "i"), ("", "j"), ("x", "i"), (first.member_id, None), ("", None)]
     answer = broker.send(request(group_id, 5, *who), 5)
-    assert [(each.member_id, each.group_instance_id) for each in answer.members] == who
-    codes = [each.error_code for each in answer.members]
+    assert [(row.member_id, row.group_instance_id) for row in answer.members] == who
+    codes = [row.error_code for row in answer.members]
     assert codes == [NONE, NONE, UNKNOWN_MEMBER_ID, UNKNOWN_MEMBER_ID, UNKNOWN_MEMBER_ID, UNKNOWN_MEMBER_ID]
     assert described(broker, group_id).group_state == "Empty"
 

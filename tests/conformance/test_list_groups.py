@@ -66,10 +66,10 @@ def test_the_states_of_a_consumer_group(broker: Wire, make_topic: TopicFactory) 
     one, two = Consumer(broker, group_id), Consumer(broker, group_id)
 
     def state() -> str:
-        ((_, found, _),) = listed(broker, group_id, types_filter=["Consumer"])
-        assert listed(broker, group_id, states_filter=[found.upper()]) == [("consumer", found, "consumer")]
+        ((_, group_state, _),) = listed(broker, group_id, types_filter=["Consumer"])
+        assert listed(broker, group_id, states_filter=[group_state.upper()]) == [("consumer", group_state, "consumer")]
         assert listed(broker, group_id, types_filter=["classic"]) == []
-        return found
+        return group_state
 
     one.join(topic.name)
     assert state() == "Stable"

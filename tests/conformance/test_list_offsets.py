@@ -23,8 +23,8 @@ FIRST = 1_700_000_000_000
 
 
 def ask(name: str, timestamp: int, *, partition: int = 0, times: int = 1, epoch: int = -1) -> ListOffsetsRequest:
-    wanted = ListOffsetsPartition(partition_index=partition, timestamp=timestamp, current_leader_epoch=epoch)
-    return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=[wanted] * times)])
+    row = ListOffsetsPartition(partition_index=partition, timestamp=timestamp, current_leader_epoch=epoch)
+    return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=[row] * times)])
 
 
 @pytest.mark.parametrize("version", [v for v in versions(API) if v > 0])

@@ -55,12 +55,12 @@ def test_produce_to_many_partitions_of_a_topic_and_to_many_topics(broker: Wire, 
     topics = [TopicProduceData(name=topic.name, partition_data=rows)]
     topics += [TopicProduceData(name=name, partition_data=rows[:1]) for name in unknown]
     answer = broker.send(ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=topics), 9)
-    found: dict[str, list[Any]] = {row.name: row.partition_responses for row in answer.responses}
-    assert sorted(found) == sorted([topic.name, *unknown])
-    assert sorted(row.index for row in found[topic.name]) == list(range(1100))
-    written = {row.index: row.base_offset for row in found[topic.name] if row.error_code == NONE}
+    by_topic: dict[str, list[Any]] = {row.name: row.partition_responses for row in answer.responses}
+    assert sorted(by_topic) == sorted([topic.name, *unknown])
+    assert sorted(row.index for row in by_topic[topic.name]) == list(range(1100))
+    written = {row.index: row.base_offset for row in by_topic[topic.name] if row.error_code == NONE}
     assert written == {0: 0, 1: 0, 2: 0}
-    assert Counter(row.error_code for rows in found.values() for row in rows) == {
+    assert Counter(row.error_code for rows in by_topic.values() for row in rows) == {
         NONE: 3,
         UNKNOWN_TOPIC_OR_PARTITION: 1097 + 600,
     }
@@ -73,10 +73,10 @@ def test_list_offsets(broker: Wire, make_topic: TopicFactory, list_version: int)
     asked = [ListOffsetsTopic(name=topic.name, partitions=[_latest(index) for index in range(MANY)])]
     asked += [ListOffsetsTopic(name=name, partitions=[_latest(0)]) for name in unknown]
     answer = broker.send(ListOffsetsRequest(replica_id=-1, topics=asked), list_version)
-    found = {row.name: row.partitions for row in answer.topics}
-    assert sorted(found) == sorted([topic.name, *unknown])
-    assert sorted(row.partition_index for row in found[topic.name]) == list(range(MANY))
-    offsets = {row.partition_index: row.offset for row in found[topic.name] if row.error_code == NONE}
+    by_topic = {row.name: row.partitions for row in answer.topics}
+    assert sorted(by_topic) == sorted([topic.name, *unknown])
+    assert sorted(row.partition_index for row in by_topic[topic.name]) == list(range(MANY))
+    offsets = {row.partition_index: row.offset for row in by_topic[topic.name] if row.error_code == NONE}
     assert offsets == {0: 4, 1: 0}
 
 

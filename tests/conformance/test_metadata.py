@@ -33,26 +33,26 @@ def test_a_topic_and_its_broker(broker: Wire, make_topic: TopicFactory, version:
     answer = broker.send(ask(topic.name, version=version), version)
     assert len(answer.brokers) == 1
     assert (answer.brokers[0].host, answer.brokers[0].port) == broker.address
-    (found,) = answer.topics
-    assert (found.error_code, found.name) == (NONE, topic.name)
+    (described,) = answer.topics
+    assert (described.error_code, described.name) == (NONE, topic.name)
     node = answer.brokers[0].node_id
-    assert sorted(part.partition_index for part in found.partitions) == [0, 1, 2]
+    assert sorted(part.partition_index for part in described.partitions) == [0, 1, 2]
     assert all(
-        (part.leader_id, part.replica_nodes, part.isr_nodes) == (node, [node], [node]) for part in found.partitions
+        (part.leader_id, part.replica_nodes, part.isr_nodes) == (node, [node], [node]) for part in described.partitions
     )
     if version >= 1:
         assert answer.controller_id == node
-        assert not found.is_internal
+        assert not described.is_internal
     if version >= 2:
         assert len(answer.cluster_id) == 22
     if version >= 10:
-        assert found.topic_id == topic.id
+        assert described.topic_id == topic.id
 
 
 @pytest.mark.parametrize("version", versions(API))
 def test_all_topics_and_none(broker: Wire, topic: Topic, version: int) -> None:
     everything = MetadataRequest(topics=[] if version == 0 else None)
-    assert topic.name in {found.name for found in broker.send(everything, version).topics}
+    assert topic.name in {row.name for row in broker.send(everything, version).topics}
     if version > 0:
         assert broker.send(MetadataRequest(topics=[]), version).topics == []
 
@@ -93,8 +93,8 @@ def test_operations_on_names_without_a_topic(broker: Wire, version: int) -> None
     for name, code in (("no-such-topic", UNKNOWN_TOPIC_OR_PARTITION), ("a b", INVALID_TOPIC_EXCEPTION)):
         request = ask(name, version=version)
         request.include_topic_authorized_operations = True
-        (found,) = broker.send(request, version).topics
-        assert (found.error_code, found.topic_authorized_operations) == (code, 0b1101_1111_1000)
+        (topic,) = broker.send(request, version).topics
+        assert (topic.error_code, topic.topic_authorized_operations) == (code, 0b1101_1111_1000)
 
 
 @pytest.mark.parametrize("version", [10, 11])
@@ -121,8 +121,8 @@ def test_topics_are_not_asked_for_by_id_before_version_12(
 def test_an_unknown_topic_is_not_created_against_the_clients_will(broker: Wire, version: int) -> None:
     name = f"never-{uuid.uuid4().hex[:8]}"
     for _ in range(2):
-        (found,) = broker.send(ask(name, version=version), version).topics
-        assert (found.error_code, found.name, found.partitions) == (UNKNOWN_TOPIC_OR_PARTITION, name, [])
+        (topic,) = broker.send(ask(name, version=version), version).topics
+        assert (topic.error_code, topic.name, topic.partitions) == (UNKNOWN_TOPIC_OR_PARTITION, name, [])
 
 
 @pytest.mark.parametrize("version", [0, 3, 9, 13])
@@ -131,26 +131,26 @@ def test_an_unknown_topic_is_created_on_the_side(broker: Wire, version: int) -> 
     (first,) = broker.send(ask(name, create=True, version=version), version).topics
     assert (first.error_code, first.name) == (UNKNOWN_TOPIC_OR_PARTITION, name)
     deadline = time.monotonic() + 10  # the creation takes Kafka as long as its disk
-    (found,) = broker.send(ask(name, version=version), version).topics
-    while found.error_code != NONE and time.monotonic() < deadline:
-        (found,) = broker.send(ask(name, version=version), version).topics
-    assert (found.error_code, len(found.partitions)) == (NONE, 1)
+    (topic,) = broker.send(ask(name, version=version), version).topics
+    while topic.error_code != NONE and time.monotonic() < deadline:
+        (topic,) = broker.send(ask(name, version=version), version).topics
+    assert (topic.error_code, len(topic.partitions)) == (NONE, 1)
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "with space", "ü", "a" * 250, "a/b"])
 def test_illegal_names(broker: Wire, name: str) -> None:
-    (found,) = broker.send(ask(name, create=True), 12).topics
-    assert (found.error_code, found.name) == (INVALID_TOPIC_EXCEPTION, name)
+    (topic,) = broker.send(ask(name, create=True), 12).topics
+    assert (topic.error_code, topic.name) == (INVALID_TOPIC_EXCEPTION, name)
 
 
 @pytest.mark.parametrize("version", [12, 13])
 def test_topics_by_id(broker: Wire, topic: Topic, version: int) -> None:
     unknown = uuid.uuid4().bytes
-    wanted = [MetadataRequestTopic(name=None, topic_id=topic.id), MetadataRequestTopic(name=None, topic_id=unknown)]
-    answer = broker.send(MetadataRequest(topics=wanted, allow_auto_topic_creation=False), version)
-    found = {answered.topic_id: answered for answered in answer.topics}
-    assert (found[topic.id].error_code, found[topic.id].name) == (NONE, topic.name)
-    assert (found[unknown].error_code, found[unknown].name) == (UNKNOWN_TOPIC_ID, None)
+    topics = [MetadataRequestTopic(name=None, topic_id=topic.id), MetadataRequestTopic(name=None, topic_id=unknown)]
+    answer = broker.send(MetadataRequest(topics=topics, allow_auto_topic_creation=False), version)
+    by_id = {answered.topic_id: answered for answered in answer.topics}
+    assert (by_id[topic.id].error_code, by_id[topic.id].name) == (NONE, topic.name)
+    assert (by_id[unknown].error_code, by_id[unknown].name) == (UNKNOWN_TOPIC_ID, None)
 
 
 @pytest.mark.parametrize("version", [8, 10, 12])

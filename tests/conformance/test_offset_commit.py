@@ -38,17 +38,19 @@ def commit(group_id: str, topic: Topic, version: int = 9, **fields: Any) -> Offs
         OffsetCommitRequestPartition(partition_index=index, committed_offset=offset, committed_metadata=metadata)
         for index, offset, metadata in fields.pop("partitions", [(0, 5, "")])
     ]
-    wanted = OffsetCommitRequestTopic(partitions=partitions)
+    row = OffsetCommitRequestTopic(partitions=partitions)
     if version >= 10:
-        wanted.topic_id = fields.pop("topic_id", topic.id)
+        row.topic_id = fields.pop("topic_id", topic.id)
     else:
-        wanted.name = fields.pop("name", topic.name)
+        row.name = fields.pop("name", topic.name)
     generation = {"generation_id_or_member_epoch": fields.pop("generation")} if "generation" in fields else {}
-    return OffsetCommitRequest(group_id=group_id, topics=[wanted], **(fields | generation))
+    return OffsetCommitRequest(group_id=group_id, topics=[row], **(fields | generation))
 
 
 def codes(answer: Any) -> list[tuple[int, int]]:
-    return [(each.partition_index, each.error_code) for topic in answer.topics for each in topic.partitions]
+    return [
+        (partition.partition_index, partition.error_code) for topic in answer.topics for partition in topic.partitions
+    ]
 
 
 @pytest.mark.parametrize("version", [v for v in versions(API) if v > 0])
@@ -79,11 +81,11 @@ def test_version_0_needs_no_coordinator_to_be_asked_for(ottla_only: None, first:
         asked = OffsetFetchRequestTopic(name=topic.name, partition_indexes=[0])
         fetch = OffsetFetchRequest(group_id="of 0.8.1", topics=[asked])
         if first == "fetch":
-            (found,) = wire.send(fetch, 0).topics[0].partitions
-            assert (found.committed_offset, found.error_code) == (-1, UNKNOWN_TOPIC_OR_PARTITION)
+            (partition,) = wire.send(fetch, 0).topics[0].partitions
+            assert (partition.committed_offset, partition.error_code) == (-1, UNKNOWN_TOPIC_OR_PARTITION)
         assert codes(wire.send(commit("of 0.8.1", topic, 0), 0)) == [(0, NONE)]
-        (found,) = wire.send(fetch, 0).topics[0].partitions
-        assert (found.committed_offset, found.error_code) == (5, NONE)
+        (partition,) = wire.send(fetch, 0).topics[0].partitions
+        assert (partition.committed_offset, partition.error_code) == (5, NONE)
         wire.close()
 
 
@@ -105,8 +107,8 @@ def test_who_may_commit_in_a_live_group(
 ) -> None:
     member = Member(broker, new_group(broker))
     stable(broker, member)
-    wanted = {"member_id": member.member_id, "generation": 1} | fields
-    assert codes(broker.send(commit(member.group_id, topic, version, **wanted), version)) == [(0, code)]
+    body = {"member_id": member.member_id, "generation": 1} | fields
+    assert codes(broker.send(commit(member.group_id, topic, version, **body), version)) == [(0, code)]
 
 
 @pytest.mark.parametrize("version", [v for v in versions(API) if v > 0])

@@ -22,8 +22,8 @@ def delete(wire: Wire, group_id: str, topic: str, *partitions: int) -> tuple[str
     parts = [OffsetDeleteRequestPartition(partition_index=index) for index in partitions]
     topics = [OffsetDeleteRequestTopic(name=topic, partitions=parts)] if partitions else []
     answer: Any = wire.send(OffsetDeleteRequest(group_id=group_id, topics=topics), 0)
-    found = {part.partition_index: name_of(part.error_code) for each in answer.topics for part in each.partitions}
-    return name_of(answer.error_code), found
+    codes = {part.partition_index: name_of(part.error_code) for row in answer.topics for part in row.partitions}
+    return name_of(answer.error_code), codes
 
 
 def test_offsets_go_where_there_are_any(broker: Wire, make_topic: TopicFactory) -> None:
@@ -31,8 +31,8 @@ def test_offsets_go_where_there_are_any(broker: Wire, make_topic: TopicFactory) 
     group_id = new_group(broker)
     commit(broker, group_id, topic)
     unknown = "UNKNOWN_TOPIC_OR_PARTITION"
-    found = delete(broker, group_id, topic.name, 0, 1, 7, -1)
-    assert found == ("NONE", {0: "NONE", 1: "NONE", 7: unknown, -1: unknown})
+    outcome = delete(broker, group_id, topic.name, 0, 1, 7, -1)
+    assert outcome == ("NONE", {0: "NONE", 1: "NONE", 7: unknown, -1: unknown})
     assert committed(broker, group_id, topic.name)[0] == -1
 
 

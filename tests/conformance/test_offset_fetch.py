@@ -36,14 +36,14 @@ def parts(answer: Any, version: int) -> list[tuple[Any, int, int, int, str]]:
     return [
         (
             topic.topic_id if version >= 10 else topic.name,
-            each.partition_index,
-            each.committed_offset,
-            each.committed_leader_epoch,
-            each.metadata,
+            partition.partition_index,
+            partition.committed_offset,
+            partition.committed_leader_epoch,
+            partition.metadata,
         )
         for topic in holder.topics
-        for each in topic.partitions
-        if each.error_code == NONE
+        for partition in topic.partitions
+        if partition.error_code == NONE
     ]
 
 
@@ -80,8 +80,8 @@ def test_topic_ids_that_are_not_there(broker: Wire, topic: Topic) -> None:
     group_id = new_group(broker)
     asked = [(b"1" * 16, [0]), (topic.id, [0]), (bytes(16), [3])]
     topics = broker.send(fetch(group_id, 10, asked), 10).groups[0].topics
-    found = {each.topic_id: (each.partitions[0].error_code, each.partitions[0].committed_offset) for each in topics}
-    assert found == {b"1" * 16: (UNKNOWN_TOPIC_ID, -1), topic.id: (NONE, -1), bytes(16): (UNKNOWN_TOPIC_ID, -1)}
+    rows = {row.topic_id: (row.partitions[0].error_code, row.partitions[0].committed_offset) for row in topics}
+    assert rows == {b"1" * 16: (UNKNOWN_TOPIC_ID, -1), topic.id: (NONE, -1), bytes(16): (UNKNOWN_TOPIC_ID, -1)}
 
 
 def test_several_groups_at_once(broker: Wire, topic: Topic) -> None:
@@ -90,7 +90,7 @@ def test_several_groups_at_once(broker: Wire, topic: Topic) -> None:
     broker.send(commit(second, topic, partitions=[(0, 2, "")]), 9)
     request = fetch(first, 8, None)
     request.groups += [*fetch(second, 8, [(topic.name, [0])]).groups, *fetch("no-such-group", 8, None).groups]
-    groups = {each.group_id: each for each in broker.send(request, 8).groups}
+    groups = {group.group_id: group for group in broker.send(request, 8).groups}
     assert {
         group_id: [p.committed_offset for t in g.topics for p in t.partitions] for group_id, g in groups.items()
     } == {
@@ -135,5 +135,5 @@ def test_a_member_of_a_consumer_group_fetches_under_its_epoch(broker: Wire, topi
     ):
         (group,) = broker.send(fetch(group_id, version, asked, **fields), version).groups
         assert group.error_code == code, fields
-        offsets = [part.committed_offset for each in group.topics for part in each.partitions]
+        offsets = [part.committed_offset for row in group.topics for part in row.partitions]
         assert offsets == ([5] if code == NONE else [])

@@ -24,9 +24,9 @@ def end_of(
     request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic=topic, partitions=[part])])
     if version >= 3:
         request.replica_id = -1
-    found = wire.send(request, version).topics[0]
-    assert (found.topic, found.partitions[0].partition) == (topic, partition)
-    (answer,) = found.partitions
+    result = wire.send(request, version).topics[0]
+    assert (result.topic, result.partitions[0].partition) == (topic, partition)
+    (answer,) = result.partitions
     return name_of(answer.error_code), answer.leader_epoch, answer.end_offset
 
 

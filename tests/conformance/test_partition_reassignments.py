@@ -29,9 +29,9 @@ def reassign(
     )
     answer = wire.send(request, version)
     assert (answer.error_code, answer.error_message, answer.responses[0].name) == (0, None, topic)
-    (found,) = answer.responses[0].partitions
-    assert found.partition_index == index
-    return name_of(found.error_code), found.error_message
+    (result,) = answer.responses[0].partitions
+    assert result.partition_index == index
+    return name_of(result.error_code), result.error_message
 
 
 @pytest.mark.parametrize("version", versions(API))

@@ -47,7 +47,7 @@ def test_create_topics(broker: Wire, topic: Topic, version: int, timeout_ms: int
     no_message = None if version else ""  # version 0 has no messages
 
     def timed_out(*names: str) -> list[tuple[str, str, str | None]]:
-        return [(each, TIMED_OUT, no_message) for each in names]
+        return [(topic_name, TIMED_OUT, no_message) for topic_name in names]
 
     names = name, topic.name, "not valid"
     assert created(broker, version, timeout_ms, *names) == timed_out(*names)
@@ -124,10 +124,10 @@ def test_elect_leaders(broker: Wire, topic: Topic, version: int, timeout_ms: int
         return name_of(answer.error_code), rows
 
     whole = TIMED_OUT if version else "NONE"
-    wanted = [TopicPartitions(topic=topic.name, partitions=[0, 9]), TopicPartitions(topic="nowhere", partitions=[0])]
+    topics = [TopicPartitions(topic=topic.name, partitions=[0, 9]), TopicPartitions(topic="nowhere", partitions=[0])]
     rows = [(name, index, TIMED_OUT, None) for name, index in ((topic.name, 0), (topic.name, 9), ("nowhere", 0))]
-    assert elected(wanted) == (whole, rows)
-    assert elected(wanted, 7) == (whole, rows)
+    assert elected(topics) == (whole, rows)
+    assert elected(topics, 7) == (whole, rows)
     assert elected(None) == (whole, [])
     assert elected(None, 7) == (whole, [])
     assert elected([]) == ("NONE", [])

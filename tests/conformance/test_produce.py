@@ -48,7 +48,7 @@ def some(count: int) -> list[Record]:
 
 def request(topic: Topic, batches: dict[int, bytes | None], version: int, acks: int = -1) -> ProduceRequest:
     data = TopicProduceData(
-        partition_data=[PartitionProduceData(index=at, records=each) for at, each in batches.items()]
+        partition_data=[PartitionProduceData(index=at, records=batch) for at, batch in batches.items()]
     )
     if version >= 13:
         data.topic_id = topic.id
@@ -58,16 +58,16 @@ def request(topic: Topic, batches: dict[int, bytes | None], version: int, acks: 
 
 
 def end_of(topic: Topic, partition: int = 0) -> int:
-    wanted = ListOffsetsTopic(
+    query = ListOffsetsTopic(
         name=topic.name, partitions=[ListOffsetsPartition(partition_index=partition, timestamp=-1)]
     )
-    answer = topic.wire.send(ListOffsetsRequest(replica_id=-1, topics=[wanted]), 5)
+    answer = topic.wire.send(ListOffsetsRequest(replica_id=-1, topics=[query]), 5)
     return int(answer.topics[0].partitions[0].offset)
 
 
 def stored(topic: Topic, version: int = 11) -> bytes:
-    wanted = FetchTopic(topic=topic.name, partitions=[FetchPartition(partition=0, partition_max_bytes=1 << 24)])
-    answer = topic.wire.send(FetchRequest(max_wait_ms=0, min_bytes=0, topics=[wanted]), version)
+    fetch_topic = FetchTopic(topic=topic.name, partitions=[FetchPartition(partition=0, partition_max_bytes=1 << 24)])
+    answer = topic.wire.send(FetchRequest(max_wait_ms=0, min_bytes=0, topics=[fetch_topic]), version)
     return bytes(answer.responses[0].partitions[0].records)
 
 
@@ -164,9 +164,9 @@ def test_a_wrong_crc_is_refused(topic: Topic, version: int) -> None:
 def test_every_compression_is_kept_and_read_back(topic: Topic, version: int, codec: int) -> None:
     batch = build(some(50), codec=codec)
     assert topic.produce(batch, version=version).error_code == NONE
-    found = stored(topic)
-    assert found[21:] == batch[21:]
-    assert records_of(found) == some(50)
+    data = stored(topic)
+    assert data[21:] == batch[21:]
+    assert records_of(data) == some(50)
 
 
 @pytest.mark.parametrize("version", [version for version in versions(API) if version >= 3])
@@ -179,9 +179,9 @@ def test_zstd_needs_version_7(topic: Topic, version: int) -> None:
 def test_a_topic_with_a_codec_of_its_own_recompresses(make_topic: TopicFactory, codec: int) -> None:
     topic = make_topic(compression_type="uncompressed" if codec == 0 else CODEC_NAMES[codec])
     assert topic.produce(build(some(20), codec=1)).error_code == NONE
-    found = stored(topic)
-    assert found[22] & 0x07 == codec
-    assert records_of(found) == some(20)
+    data = stored(topic)
+    assert data[22] & 0x07 == codec
+    assert records_of(data) == some(20)
 
 
 @pytest.mark.parametrize("version", [version for version in versions(API) if version >= 3])
@@ -215,8 +215,8 @@ def test_several_partitions_are_answered_each_for_itself(broker: Wire, make_topi
     bad[-1] ^= 1
     answer = broker.send(request(topic, {2: ONE, 0: bytes(bad), 9: ONE, 1: build(some(4))}, 9), 9)
     (answered,) = answer.responses
-    found = {part.index: (part.error_code, part.base_offset) for part in answered.partition_responses}
-    assert found == {
+    outcomes = {part.index: (part.error_code, part.base_offset) for part in answered.partition_responses}
+    assert outcomes == {
         2: (NONE, 0),
         0: (CORRUPT_MESSAGE, -1),
         9: (UNKNOWN_TOPIC_OR_PARTITION, -1),
@@ -243,7 +243,7 @@ def test_log_append_time_is_the_brokers(make_topic: TopicFactory) -> None:
 def test_a_time_in_the_future_is_refused_record_by_record(topic: Topic) -> None:
     answer = topic.produce(build([Record(0, AT, b"", b""), Record(1, 1 << 50, b"", b"")]))
     assert (answer.error_code, answer.base_offset) == (INVALID_TIMESTAMP, -1)
-    assert [each.batch_index for each in answer.record_errors] == [1]
+    assert [error.batch_index for error in answer.record_errors] == [1]
     assert answer.error_message == "One or more records have been rejected due to invalid timestamp"
 
 
@@ -254,7 +254,7 @@ def test_a_compacted_topic_wants_keys(make_topic: TopicFactory, version: int) ->
         build([Record(0, AT, None, b"v"), Record(1, AT, b"k", b"v"), Record(2, AT, None, b"v")]), version=version
     )
     assert (answer.error_code, answer.base_offset) == (INVALID_RECORD, -1)
-    assert [each.batch_index for each in answer.record_errors] == ([0, 2] if version >= 8 else [])
+    assert [error.batch_index for error in answer.record_errors] == ([0, 2] if version >= 8 else [])
 
 
 def test_sizes_have_limits(make_topic: TopicFactory) -> None:

@@ -32,8 +32,8 @@ def test_a_partition_is_added_with_its_first_batch(
     assert producer.described().partitions == {(topic.name, 1)}
     producer.produce(topic, 0, version=version)
     assert producer.described().partitions == {(topic.name, 0), (topic.name, 1)}
-    (found,) = fetched(producer.wire, topic, 1)
-    assert (found.high_watermark, found.last_stable_offset, bytes(found.records)) == (6, 0, b"")
+    (partition,) = fetched(producer.wire, topic, 1)
+    assert (partition.high_watermark, partition.last_stable_offset, bytes(partition.records)) == (6, 0, b"")
 
 
 @pytest.mark.parametrize("version", VERIFIES)
@@ -151,7 +151,7 @@ def test_a_batch_that_is_sent_again(producer: TransactionalProducer, topic: Topi
 
 @pytest.mark.parametrize("version", VERIFIES + ADDS)
 def test_a_batch_that_is_too_late(producer: TransactionalProducer, topic: Topic, version: int) -> None:
-    """The transaction is over when it comes. Were it let in, nobody would end what it began."""
+    """The transaction is over when it comes. If it were accepted, no request would end the new transaction."""
     producer.add(topic)
     late = producer.batch(topic, sequence=1)
     producer.produce(topic, version=version)
@@ -161,8 +161,8 @@ def test_a_batch_that_is_too_late(producer: TransactionalProducer, topic: Topic,
         assert answer[0] == "INVALID_PRODUCER_EPOCH"
     else:
         assert answer[0] == ("TRANSACTION_ABORTABLE" if version >= 11 else "INVALID_TXN_STATE")
-    (found,) = fetched(producer.wire, topic, 0)
-    assert (found.high_watermark, found.last_stable_offset) == (2, 2)
+    (partition,) = fetched(producer.wire, topic, 0)
+    assert (partition.high_watermark, partition.last_stable_offset) == (2, 2)
 
 
 @pytest.mark.parametrize("version", VERIFIES + ADDS)
@@ -181,18 +181,16 @@ def ask(
     producer: TransactionalProducer, topic: Topic, version: int, batches: dict[int, bytes]
 ) -> dict[int, tuple[str, int, str | None]]:
     data = [PartitionProduceData(index=index, records=batch) for index, batch in batches.items()]
-    wanted = TopicProduceData(partition_data=data)
+    row = TopicProduceData(partition_data=data)
     if version >= 13:
-        wanted.topic_id = topic.id
+        row.topic_id = topic.id
     else:
-        wanted.name = topic.name
-    request = ProduceRequest(
-        transactional_id=producer.transactional_id, acks=-1, timeout_ms=10_000, topic_data=[wanted]
-    )
+        row.name = topic.name
+    request = ProduceRequest(transactional_id=producer.transactional_id, acks=-1, timeout_ms=10_000, topic_data=[row])
     return {
         part.index: (name_of(part.error_code), part.base_offset, part.error_message)
-        for found in producer.wire.send(request, version).responses
-        for part in found.partition_responses
+        for response in producer.wire.send(request, version).responses
+        for part in response.partition_responses
     }
 
 
@@ -231,7 +229,7 @@ def test_one_request_is_of_one_producer(
 def test_while_the_transaction_before_is_ending(
     producer: TransactionalProducer, make_topic: TopicFactory, version: int
 ) -> None:
-    """The next transaction may begin at once; nobody but the broker knows that it has to wait."""
+    """The next transaction may begin at once; only the broker knows that it has to wait."""
     topic = make_topic(8)
     for _ in range(20):
         for index in range(8):
@@ -241,15 +239,15 @@ def test_while_the_transaction_before_is_ending(
         producer.producer_id, producer.epoch = producer_id, epoch
         producer.sequences.clear()
     producer.end(commit=False)
-    found = fetched(producer.wire, topic, *range(8))
-    assert {(each.high_watermark, each.last_stable_offset) for each in found} == {(40, 40)}
+    partitions = fetched(producer.wire, topic, *range(8))
+    assert {(partition.high_watermark, partition.last_stable_offset) for partition in partitions} == {(40, 40)}
 
 
 @pytest.mark.parametrize("version", [*VERIFIES, *ADDS])
 def test_batches_outside_of_a_transaction_are_fenced_once_the_newer_epoch_has_written(
     producer: TransactionalProducer, topic: Topic, version: int
 ) -> None:
-    """InitProducerId alone stops nobody: a partition learns of the epoch by a batch."""
+    """InitProducerId alone fences no producer: a partition learns of the epoch by a batch."""
 
     def ask(sequence: int, epoch_by: int = 0) -> tuple[str, int]:
         outside: dict[str, Any] = {"transactional": False, "transactional_id": None}

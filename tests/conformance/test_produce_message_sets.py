@@ -33,8 +33,8 @@ MAGIC_1 = b"\1\0" + struct.pack(">q", AT)
 def stored(topic: Topic) -> bytes:
     """The batches of the topic as a newer consumer gets them."""
     part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 22)
-    wanted = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic=topic.name, partitions=[part])])
-    return topic.wire.send(wanted, 11).responses[0].partitions[0].records or b""
+    request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic=topic.name, partitions=[part])])
+    return topic.wire.send(request, 11).responses[0].partitions[0].records or b""
 
 
 @EVERY
@@ -49,8 +49,8 @@ def test_a_set_becomes_one_batch(topic: Topic, version: int, magic: int, compres
     header = read_header(batches, 0)
     assert (header.count, header.attributes, header.producer_id) == (2, int(compressed), -1)
     at = AT if magic else -1
-    found = [(r.offset, r.timestamp, r.key, r.value, r.headers) for r in records_of(batches)]
-    assert found == [(i, at, b"k%d" % (i % 2), b"v%d" % (i % 2), []) for i in range(4)]
+    rows = [(r.offset, r.timestamp, r.key, r.value, r.headers) for r in records_of(batches)]
+    assert rows == [(i, at, b"k%d" % (i % 2), b"v%d" % (i % 2), []) for i in range(4)]
 
 
 @NEWEST

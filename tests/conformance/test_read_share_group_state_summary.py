@@ -21,8 +21,8 @@ def test_where_a_group_stands(broker: Wire, topic: Topic, version: int) -> None:
     initialize(broker, group_id, topic.id, state_epoch=2, start_offset=5)
     read(broker, group_id, topic.id, leader_epoch=1)
     write(broker, group_id, topic.id, [(6, 7, 2, 1)], state_epoch=2, leader_epoch=1, start_offset=5, complete=2)
-    told = summary(broker, group_id, topic.id, version=version)
-    assert told == ("NONE", None, 2, 1, 5, 2 if version >= 1 else -1)
+    state = summary(broker, group_id, topic.id, version=version)
+    assert state == ("NONE", None, 2, 1, 5, 2 if version >= 1 else -1)
 
 
 def test_the_leader_epoch_is_not_looked_at(broker: Wire, topic: Topic) -> None:

@@ -1,4 +1,4 @@
-"""How large the arrays and tagged sections of a request may be: the connection is closed above."""
+"""Limits of the arrays and tagged sections of a request: the connection is closed above them."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from .conftest import Closed, Wire
 
 
 def is_answered(broker: Wire, key: int, version: int, place: Place, count: int) -> bool:
-    """Whether a request with `count` elements at a place has a response, and the connection stays open."""
+    """Return whether a request with `count` elements at a place has a response, and the connection stays open."""
     broker.send_raw(builder(key, version).with_elements(place, count, BARE))
     try:
         size = int.from_bytes(broker.receive_raw(4), "big")

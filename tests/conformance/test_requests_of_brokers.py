@@ -34,8 +34,8 @@ def fetch_as(broker: Wire, topic: Topic, replica: int, version: int) -> tuple[st
     else:
         request.replica_id = replica
     response = broker.send(request, version)
-    found = response.responses[0].partitions[0]
-    return name_of(found.error_code), len(found.records or b"")
+    partition = response.responses[0].partitions[0]
+    return name_of(partition.error_code), len(partition.records or b"")
 
 
 @pytest.mark.parametrize("version", [12, 17])
@@ -52,8 +52,8 @@ def test_offsets_as_a_follower(broker: Wire, topic: Topic, replica: int) -> None
     topic.append(3)
     row = ListOffsetsPartition(partition_index=0, timestamp=-1)
     request = ListOffsetsRequest(replica_id=replica, topics=[ListOffsetsTopic(name=topic.name, partitions=[row])])
-    (found,) = broker.send(request, 5).topics[0].partitions
-    assert (name_of(found.error_code), found.offset) == ("NONE", 3)
+    (result,) = broker.send(request, 5).topics[0].partitions
+    assert (name_of(result.error_code), result.offset) == ("NONE", 3)
     place = OffsetForLeaderTopic(topic=topic.name, partitions=[OffsetForLeaderPartition(partition=0, leader_epoch=0)])
     (end,) = broker.send(OffsetForLeaderEpochRequest(replica_id=replica, topics=[place]), 4).topics[0].partitions
     assert (name_of(end.error_code), end.end_offset) == ("NONE", 3)

@@ -127,9 +127,9 @@ def test_partitions_without_batches_beside_others(member: ShareMember, topic: To
         unknown = AcknowledgeTopic(topic_id=b"\1" * 16, partitions=[AcknowledgePartition(partition_index=0)])
         answer = member.ask_acknowledge(AcknowledgeTopic(topic_id=topic.id, partitions=rows), unknown)
         return {
-            (each.topic_id, row.partition_index): name_of(row.error_code)
-            for each in answer.responses
-            for row in each.partitions
+            (result.topic_id, row.partition_index): name_of(row.error_code)
+            for result in answer.responses
+            for row in result.partitions
         }
 
     errors = {(topic.id, 9): "UNKNOWN_TOPIC_OR_PARTITION", (b"\1" * 16, 0): "UNKNOWN_TOPIC_ID"}
@@ -150,8 +150,8 @@ def test_a_partition_without_batches_is_acknowledged_with_another_one(broker: Wi
             AcknowledgePartition(partition_index=0, acknowledgement_batches=[batch]),
             AcknowledgePartition(partition_index=1),  # never fetched from
         ]
-        (found,) = member.ask_acknowledge(AcknowledgeTopic(topic_id=topic.id, partitions=rows)).responses
-        assert sorted(row.partition_index for row in found.partitions) == expected
+        (result,) = member.ask_acknowledge(AcknowledgeTopic(topic_id=topic.id, partitions=rows)).responses
+        assert sorted(row.partition_index for row in result.partitions) == expected
 
 
 def test_an_unknown_topic_comes_before_invalid_batches(member: ShareMember, topic: Topic) -> None:
@@ -279,11 +279,11 @@ def test_several_batches_are_acknowledged_as_one(broker: Wire, member: ShareMemb
 def test_what_is_written_lags_behind_by_one_acknowledgement(broker: Wire, member: ShareMember, topic: Topic) -> None:
     """The start offset that is written is the one from before: with the count of what is done (KIP-1226) it says the same."""
     assert member.acknowledge(topic, (0, 4, ACCEPT)) == "NONE"
-    found = summary(broker, member.group_id, topic)
-    assert (found.start_offset, found.delivery_complete_count) == (0, 5)
+    state = summary(broker, member.group_id, topic)
+    assert (state.start_offset, state.delivery_complete_count) == (0, 5)
     assert member.acknowledge(topic, (7, 9, ACCEPT)) == "NONE"
-    found = summary(broker, member.group_id, topic)
-    assert (found.start_offset, found.delivery_complete_count) == (5, 3)
+    state = summary(broker, member.group_id, topic)
+    assert (state.start_offset, state.delivery_complete_count) == (5, 3)
 
 
 @pytest.mark.parametrize("version", versions(ShareAcknowledgeRequest))

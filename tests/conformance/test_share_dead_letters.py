@@ -35,13 +35,13 @@ def letters(wire: Wire, topic: Topic, count: int, partition: int = 0) -> list[Le
     deadline = time.monotonic() + 20
     while True:
         (answer,) = fetched(wire, topic, partition, committed=False)
-        found = records_of(answer.records or b"")
-        if len(found) >= count:
+        records = records_of(answer.records or b"")
+        if len(records) >= count:
             return [
                 (record.key, record.value, {name: (value or b"").decode() for name, value in record.headers})
-                for record in found
+                for record in records
             ]
-        assert time.monotonic() < deadline, found
+        assert time.monotonic() < deadline, records
 
 
 @pytest.fixture
@@ -133,9 +133,9 @@ def test_partitions_keep_their_numbers(broker: Wire, make_topic: TopicFactory, d
     topic = make_topic(4)
     member = member_of(broker, topic, (0, 3), topic_name=dead.name)
     topic.append(1, partition=3)
-    found = member.fetch(topic, 3, max_wait_ms=1000, min_bytes=1)
-    while not found or not found[3].acquired:
-        found = member.fetch(topic, max_wait_ms=1000, min_bytes=1)
+    partitions = member.fetch(topic, 3, max_wait_ms=1000, min_bytes=1)
+    while not partitions or not partitions[3].acquired:
+        partitions = member.fetch(topic, max_wait_ms=1000, min_bytes=1)
     assert member.acknowledge(topic, (0, 0, REJECT), partition=3) == "NONE"
     ((_, _, headers),) = letters(broker, dead, 1, partition=1)
     assert headers == expected_headers(member, topic, 0, 1, "Offset rejected by client.", partition=3)
@@ -200,13 +200,13 @@ def test_a_topic_that_is_made(broker: Wire, topic: Topic) -> None:
     deadline = time.monotonic() + 20
     while True:
         request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
-        (found,) = broker.send(request, 12).topics
-        if found.error_code == 0:
+        (row,) = broker.send(request, 12).topics
+        if row.error_code == 0:
             break
         assert time.monotonic() < deadline
-    assert len(found.partitions) == 1
-    assert len(letters(broker, Topic(broker, name, found.topic_id), 1)) == 1
-    wanted = DescribeConfigsResource(resource_type=TOPIC, resource_name=name)
-    (described,) = broker.send(DescribeConfigsRequest(resources=[wanted]), 4).results
-    own = {each.name: each.value for each in described.configs if each.config_source == DYNAMIC_TOPIC}
+    assert len(row.partitions) == 1
+    assert len(letters(broker, Topic(broker, name, row.topic_id), 1)) == 1
+    query = DescribeConfigsResource(resource_type=TOPIC, resource_name=name)
+    (described,) = broker.send(DescribeConfigsRequest(resources=[query]), 4).results
+    own = {config.name: config.value for config in described.configs if config.config_source == DYNAMIC_TOPIC}
     assert own == {"errors.deadletterqueue.group.enable": "true", "message.timestamp.type": "CreateTime"}

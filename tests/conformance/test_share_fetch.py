@@ -106,11 +106,11 @@ def test_requests_of_version_2_that_are_none(member: ShareMember, fields: dict[s
 
 
 def test_a_way_to_acquire_that_there_is_not(member: ShareMember, topic: Topic) -> None:
-    wanted = FetchTopic(topic_id=topic.id, partitions=[FetchPartition(partition_index=0)])
-    assert name_of(member.ask_fetch(wanted, share_acquire_mode=2).error_code) == "UNKNOWN_SERVER_ERROR"
+    fetch_topic = FetchTopic(topic_id=topic.id, partitions=[FetchPartition(partition_index=0)])
+    assert name_of(member.ask_fetch(fetch_topic, share_acquire_mode=2).error_code) == "UNKNOWN_SERVER_ERROR"
     stranger = ShareMember(member.wire, member.group_id)
     stranger.epoch = 1  # the session is looked at first
-    assert name_of(stranger.ask_fetch(wanted, share_acquire_mode=2).error_code) == "SHARE_SESSION_NOT_FOUND"
+    assert name_of(stranger.ask_fetch(fetch_topic, share_acquire_mode=2).error_code) == "SHARE_SESSION_NOT_FOUND"
     stranger.epoch = 0  # without partitions nothing is acquired
     assert name_of(stranger.ask_fetch(share_acquire_mode=2).error_code) == "NONE"
 
@@ -171,10 +171,12 @@ def test_partitions_are_remembered_and_forgotten(broker: Wire, make_topic: Topic
     member.fetch(topic, 1)
     topic.append(3, partition=0)
     topic.append(3, partition=1)
-    found: dict[int, list[tuple[int, int, int]]] = {}
-    while len(found) < 2:
-        found |= {index: each.acquired for index, each in member.fetch(topic, max_wait_ms=500, min_bytes=1).items()}
-    assert found == {0: [(0, 2, 1)], 1: [(0, 2, 1)]}
+    acquired: dict[int, list[tuple[int, int, int]]] = {}
+    while len(acquired) < 2:
+        acquired |= {
+            index: partition.acquired for index, partition in member.fetch(topic, max_wait_ms=500, min_bytes=1).items()
+        }
+    assert acquired == {0: [(0, 2, 1)], 1: [(0, 2, 1)]}
     topic.append(3, partition=0)
     topic.append(3, partition=1)
     assert member.fetch(topic, forget=[0], max_wait_ms=500, min_bytes=1)[1].acquired == [(3, 5, 1)]
@@ -192,15 +194,15 @@ def test_a_partition_is_in_the_response_after_it_was_added(broker: Wire, make_to
     assert set(member.fetch(topic, 1, max_wait_ms=100, min_bytes=1)) == {1}
     assert member.fetch(topic, 1, max_wait_ms=100, min_bytes=1) == {}
     for _ in range(2):
-        assert {index: each.error for index, each in member.fetch(topic, 9).items()} == {
+        assert {index: partition.error for index, partition in member.fetch(topic, 9).items()} == {
             9: "UNKNOWN_TOPIC_OR_PARTITION"
         }
 
 
 def test_the_first_request_of_a_session_forgets_nothing(member: ShareMember, topic: Topic) -> None:
     topic.append(3)
-    found = member.fetch(topic, 0, forget=[0], max_wait_ms=1000, min_bytes=1)
-    assert found[0].acquired == [(0, 2, 1)]
+    partitions = member.fetch(topic, 0, forget=[0], max_wait_ms=1000, min_bytes=1)
+    assert partitions[0].acquired == [(0, 2, 1)]
 
 
 def test_all_named_partitions_are_acknowledged_if_one_is(broker: Wire, make_topic: TopicFactory) -> None:
@@ -216,9 +218,9 @@ def test_all_named_partitions_are_acknowledged_if_one_is(broker: Wire, make_topi
         rows.append(FetchPartition(partition_index=0, acknowledgement_batches=list(batches)))
         answer = member.ask_fetch(FetchTopic(topic_id=topic.id, partitions=rows), unknown, max_wait_ms=100, **fields)
         return {
-            (each.topic_id, row.partition_index): name_of(row.acknowledge_error_code)
-            for each in answer.responses
-            for row in each.partitions
+            (result.topic_id, row.partition_index): name_of(row.acknowledge_error_code)
+            for result in answer.responses
+            for row in result.partitions
             if row.acknowledge_error_code or not row.error_code
         }
 
@@ -242,9 +244,9 @@ def test_partitions_that_are_not_there(member: ShareMember, topic: Topic, make_t
     known = FetchTopic(topic_id=topic.id, partitions=[FetchPartition(partition_index=9)])
     answer = member.ask_fetch(unknown, known)
     assert {
-        (each.topic_id, part.partition_index): name_of(part.error_code)
-        for each in answer.responses
-        for part in each.partitions
+        (result.topic_id, part.partition_index): name_of(part.error_code)
+        for result in answer.responses
+        for part in result.partitions
     } == {
         (b"\1" * 16, 0): "UNKNOWN_TOPIC_ID",
         (topic.id, 9): "UNKNOWN_TOPIC_OR_PARTITION",
@@ -253,8 +255,8 @@ def test_partitions_that_are_not_there(member: ShareMember, topic: Topic, make_t
 
 def test_a_share_partition_that_nobody_has_initialized(broker: Wire, topic: Topic) -> None:
     member = ShareMember(broker, group_name())
-    found = member.fetch(topic, max_wait_ms=2000, min_bytes=1)
-    assert found[0].error == "UNKNOWN_SERVER_ERROR"
+    partitions = member.fetch(topic, max_wait_ms=2000, min_bytes=1)
+    assert partitions[0].error == "UNKNOWN_SERVER_ERROR"
     assert member.acknowledge(topic, (0, 0, ACCEPT)) == "UNKNOWN_TOPIC_OR_PARTITION"
 
 
@@ -278,9 +280,9 @@ def test_a_fetch_waits_for_records(broker: Wire, member: ShareMember, topic: Top
     begun = time.monotonic()
     topic.append(3)
     answer = member.wire.receive()
-    assert [(each.first_offset, each.last_offset) for each in answer.responses[0].partitions[0].acquired_records] == [
-        (0, 2)
-    ]
+    assert [
+        (batch.first_offset, batch.last_offset) for batch in answer.responses[0].partitions[0].acquired_records
+    ] == [(0, 2)]
     assert time.monotonic() - begun < 10
 
 
@@ -345,24 +347,24 @@ def test_acknowledgements_go_with_a_fetch(member: ShareMember, topic: Topic) -> 
     topic.append(5)
     topic.append(5)
     assert ranges(member.take(topic, 10)) == [(0, 9, 1)]
-    found = member.fetch(topic, acks={0: [(0, 4, ACCEPT), (5, 9, RELEASE)]}, max_wait_ms=500, min_bytes=1)
-    assert found[0].acknowledged == "NONE"
-    if not found[0].acquired:
-        found = member.fetch(topic, max_wait_ms=500, min_bytes=1)
-    assert ranges(found[0].acquired) == [(5, 9, 2)]
-    found = member.fetch(topic, acks={0: [(5, 9, ACCEPT)], 7: [(0, 0, ACCEPT)]})
-    assert (found[0].acknowledged, found[7].acknowledged) == ("NONE", "UNKNOWN_TOPIC_OR_PARTITION")
-    assert found[0].acquired == []
-    found = member.fetch(topic, acks={0: [(5, 9, [9])]})
-    assert (found[0].error, found[0].acknowledged) == ("NONE", "INVALID_REQUEST")
+    partitions = member.fetch(topic, acks={0: [(0, 4, ACCEPT), (5, 9, RELEASE)]}, max_wait_ms=500, min_bytes=1)
+    assert partitions[0].acknowledged == "NONE"
+    if not partitions[0].acquired:
+        partitions = member.fetch(topic, max_wait_ms=500, min_bytes=1)
+    assert ranges(partitions[0].acquired) == [(5, 9, 2)]
+    partitions = member.fetch(topic, acks={0: [(5, 9, ACCEPT)], 7: [(0, 0, ACCEPT)]})
+    assert (partitions[0].acknowledged, partitions[7].acknowledged) == ("NONE", "UNKNOWN_TOPIC_OR_PARTITION")
+    assert partitions[0].acquired == []
+    partitions = member.fetch(topic, acks={0: [(5, 9, [9])]})
+    assert (partitions[0].error, partitions[0].acknowledged) == ("NONE", "INVALID_REQUEST")
 
 
 def test_the_last_request_releases_what_is_left(broker: Wire, member: ShareMember, topic: Topic) -> None:
     topic.append(10)
     member.take(topic, 10)
-    found = member.fetch(topic, acks={0: [(0, 3, ACCEPT)]}, share_session_epoch=-1)
-    assert found[0].acknowledged == "NONE"
-    assert found[0].acquired == []
+    partitions = member.fetch(topic, acks={0: [(0, 3, ACCEPT)]}, share_session_epoch=-1)
+    assert partitions[0].acknowledged == "NONE"
+    assert partitions[0].acquired == []
     other = ShareMember(broker, member.group_id)
     assert ranges(other.take(topic, 6)) == [(4, 9, 2)]
 
@@ -405,8 +407,8 @@ def test_locks_are_renewed(broker: Wire, member: ShareMember, topic: Topic) -> N
             "max_wait_ms": 0,
             "min_bytes": 0,
         }
-        found = member.fetch(topic, acks={0: [(0, 3, RENEW)]}, **renewal)
-        assert (found[0].acknowledged, found[0].acquired) == ("NONE", [])
+        partitions = member.fetch(topic, acks={0: [(0, 3, RENEW)]}, **renewal)
+        assert (partitions[0].acknowledged, partitions[0].acquired) == ("NONE", [])
         assert other.fetch(topic, max_wait_ms=400, min_bytes=1) == {}
     assert member.acknowledge(topic, (0, 3, ACCEPT)) == "NONE"
 
@@ -467,10 +469,10 @@ def test_a_record_limit_is_kept(member: ShareMember, topic: Topic) -> None:
     topic.append(10)
     limited: dict[str, Any] = {"share_acquire_mode": 1, "max_records": 4}
     assert member.take(topic, 1, **limited) == [(0, 3, 1)]
-    found = member.fetch(topic, max_wait_ms=500, min_bytes=1, **limited)
-    assert found[0].acquired == [(4, 7, 1)]
-    assert found[0].offsets == list(range(10))
-    assert found[0].delivered == [4, 5, 6, 7]
+    partitions = member.fetch(topic, max_wait_ms=500, min_bytes=1, **limited)
+    assert partitions[0].acquired == [(4, 7, 1)]
+    assert partitions[0].offsets == list(range(10))
+    assert partitions[0].delivered == [4, 5, 6, 7]
     assert member.acknowledge(topic, (0, 3, RELEASE)) == "NONE"
     assert ranges(member.take(topic, 1, **limited)) == [(0, 3, 2)]
     assert ranges(member.take(topic, 1, **limited)) == [(8, 9, 1)]
@@ -501,7 +503,7 @@ def test_partitions_have_their_turn(broker: Wire, make_topic: TopicFactory) -> N
     member.fetch(topic, 0, 1, 2, **fields)
     served: Counter[int] = Counter()
     for _ in range(12):
-        served.update(index for index, each in member.fetch(topic, **fields).items() if each.acquired)
+        served.update(index for index, partition in member.fetch(topic, **fields).items() if partition.acquired)
     assert min(served[index] for index in range(3)) >= 3
 
 
@@ -514,8 +516,8 @@ def test_where_a_group_begins_that_has_not_read_yet(
     configure(broker, group, share_auto_offset_reset=reset)
     topic.append(5)
     member = ShareMember(broker, group)
-    found = member.fetch(topic, max_wait_ms=1000, min_bytes=1)
-    taken = [] if 0 not in found else found[0].acquired
+    partitions = member.fetch(topic, max_wait_ms=1000, min_bytes=1)
+    taken = [] if 0 not in partitions else partitions[0].acquired
     topic.append(5)
     while not taken or taken[-1][1] != 9:
         taken += member.take(topic, 1)
@@ -537,8 +539,8 @@ def test_a_group_that_begins_after_the_last_record(broker: Wire, topic: Topic) -
     configure(broker, group, share_auto_offset_reset="by_duration:PT1H")
     topic.append(2, timestamp=now - 7_200_000)
     member = ShareMember(broker, group)
-    found = member.fetch(topic, max_wait_ms=1000, min_bytes=1)
-    assert found.get(0) is None or found[0].acquired == []
+    partitions = member.fetch(topic, max_wait_ms=1000, min_bytes=1)
+    assert partitions.get(0) is None or partitions[0].acquired == []
     topic.append(2, timestamp=now)
     assert ranges(member.take(topic, 2)) == [(2, 3, 1)]
 
@@ -574,9 +576,11 @@ def test_aborted_records_are_not_delivered_to_readers_of_committed_ones(
     deadline = time.monotonic() + 20
     while 10 not in values:
         assert time.monotonic() < deadline
-        for each in member.fetch(topic, *([0] if member.epoch == 0 else []), max_wait_ms=500, min_bytes=1).values():
-            taken += each.acquired
-            values |= set(each.delivered)
+        for partition in member.fetch(
+            topic, *([0] if member.epoch == 0 else []), max_wait_ms=500, min_bytes=1
+        ).values():
+            taken += partition.acquired
+            values |= set(partition.delivered)
     assert values - {3, 7, 11} == {0, 1, 2, 8, 9, 10}
     assert all(last < 4 or first > 6 for first, last, _ in taken)
     assert member.fetch(topic, max_wait_ms=300, min_bytes=1) == {}
@@ -597,11 +601,11 @@ def test_readers_of_all_records_get_what_is_not_decided(broker: Wire, member: Sh
 @pytest.mark.parametrize("codec_id", [0, 1, 2, 3, 4])
 def test_compressed_batches_are_acquired_whole(member: ShareMember, topic: Topic, codec_id: int) -> None:
     topic.append(20, codec_id=codec_id)
-    found = member.fetch(topic, max_wait_ms=1000, min_bytes=1, max_records=5)
-    while not found or not found[0].acquired:
-        found = member.fetch(topic, max_wait_ms=1000, min_bytes=1, max_records=5)
-    assert found[0].acquired == [(0, 19, 1)]
-    assert found[0].offsets == list(range(20))
+    partitions = member.fetch(topic, max_wait_ms=1000, min_bytes=1, max_records=5)
+    while not partitions or not partitions[0].acquired:
+        partitions = member.fetch(topic, max_wait_ms=1000, min_bytes=1, max_records=5)
+    assert partitions[0].acquired == [(0, 19, 1)]
+    assert partitions[0].offsets == list(range(20))
 
 
 def test_bytes_are_bounded_by_batches(member: ShareMember, topic: Topic) -> None:
@@ -609,11 +613,11 @@ def test_bytes_are_bounded_by_batches(member: ShareMember, topic: Topic) -> None
     for _ in range(10):
         answer = topic.produce(build([Record(0, 1_700_000_000_000, None, value)]))
         assert answer.error_code == 0
-    found = member.fetch(topic, max_wait_ms=1000, min_bytes=1, max_bytes=3500)
-    while not found or not found[0].acquired:
-        found = member.fetch(topic, max_wait_ms=1000, min_bytes=1, max_bytes=3500)
-    assert found[0].acquired == [(0, 2, 1)]
-    assert found[0].offsets == [0, 1, 2]
+    partitions = member.fetch(topic, max_wait_ms=1000, min_bytes=1, max_bytes=3500)
+    while not partitions or not partitions[0].acquired:
+        partitions = member.fetch(topic, max_wait_ms=1000, min_bytes=1, max_bytes=3500)
+    assert partitions[0].acquired == [(0, 2, 1)]
+    assert partitions[0].offsets == [0, 1, 2]
     assert member.fetch(topic, max_wait_ms=1000, min_bytes=1, max_bytes=10)[0].acquired == [(3, 3, 1)]
 
 
@@ -645,8 +649,8 @@ def test_a_group_that_is_set_back_reads_all_of_it_again(broker: Wire, member: Sh
     assert name_of(answer.responses[0].partitions[0].error_code) == "NONE"
     assert ranges(member.take(topic, 8)) == [(2, 9, 1)]
     assert member.acknowledge(topic, (2, 9, ACCEPT)) == "NONE"
-    found = summary(broker, member.group_id, topic)
-    assert (found.start_offset, found.delivery_complete_count) == (2, 8)
+    state = summary(broker, member.group_id, topic)
+    assert (state.start_offset, state.delivery_complete_count) == (2, 8)
 
 
 def test_a_topic_that_is_deleted_is_unknown(broker: Wire, member: ShareMember, topic: Topic) -> None:
@@ -655,10 +659,10 @@ def test_a_topic_that_is_deleted_is_unknown(broker: Wire, member: ShareMember, t
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic.name)], timeout_ms=10_000)
     assert broker.send(request, 6).responses[0].error_code == 0
     deadline = time.monotonic() + 10
-    while not (found := member.fetch(topic, max_wait_ms=200, min_bytes=1)):
+    while not (partitions := member.fetch(topic, max_wait_ms=200, min_bytes=1)):
         assert time.monotonic() < deadline
     gone = ("UNKNOWN_TOPIC_ID", "UNKNOWN_TOPIC_OR_PARTITION")  # Apache Kafka forgets one part of it after the other
-    assert found[0].error in gone
+    assert partitions[0].error in gone
     assert member.acknowledge(topic, (0, 2, ACCEPT)) in gone
 
 
@@ -703,9 +707,11 @@ def test_what_compaction_has_left(compacting: Wire) -> None:
     delivered: list[int] = []
     while not delivered or delivered[-1] != max(kept):
         assert time.monotonic() < deadline
-        for found in member.fetch(topic, *([0] if member.epoch == 0 else []), max_wait_ms=500, min_bytes=1).values():
-            delivered += found.delivered
-            for first, last, _ in found.acquired:
+        for partition in member.fetch(
+            topic, *([0] if member.epoch == 0 else []), max_wait_ms=500, min_bytes=1
+        ).values():
+            delivered += partition.delivered
+            for first, last, _ in partition.acquired:
                 assert member.acknowledge(topic, (first, last, ACCEPT)) == "NONE"
     assert sorted(delivered) == sorted(kept)
     assert summary(broker, group, topic).delivery_complete_count > 0

@@ -34,10 +34,10 @@ def test_epochs_and_members(broker: Wire, make_topic: TopicFactory) -> None:
     assert (name_of(group.error_code), group.error_message, group.group_id) == ("NONE", None, group_id)
     assert (group.group_state, group.group_epoch, group.assignment_epoch) == ("Stable", 3, 3)
     assert (group.assignor_name, group.authorized_operations) == ("simple", -(2**31))
-    (told,) = group.members
-    assert (told.member_id, told.rack_id, told.member_epoch) == (member.member_id, "r1", 3)
-    assert (told.client_id, sorted(told.subscribed_topic_names)) == ("conformance", sorted([topic.name, "nope"]))
-    (assigned,) = told.assignment.topic_partitions
+    (row,) = group.members
+    assert (row.member_id, row.rack_id, row.member_epoch) == (member.member_id, "r1", 3)
+    assert (row.client_id, sorted(row.subscribed_topic_names)) == ("conformance", sorted([topic.name, "nope"]))
+    (assigned,) = row.assignment.topic_partitions
     assert (assigned.topic_id, assigned.topic_name, assigned.partitions) == (topic.id, topic.name, [0, 1])
 
 
@@ -45,8 +45,8 @@ def test_operations_when_asked_for(broker: Wire, topic: Topic) -> None:
     group_id = share_group(broker)
     Sharer(broker, group_id).join(topic.name)
     request = ShareGroupDescribeRequest(group_ids=[group_id, "nope"], include_authorized_operations=True)
-    told = {each.group_id: each.authorized_operations for each in broker.send(request, 1).groups}
-    assert told == {group_id: 0b1101_0100_1000, "nope": -(2**31)}
+    operations = {group.group_id: group.authorized_operations for group in broker.send(request, 1).groups}
+    assert operations == {group_id: 0b1101_0100_1000, "nope": -(2**31)}
 
 
 def test_groups_that_are_not_there(broker: Wire) -> None:
@@ -67,7 +67,9 @@ def test_it_is_listed(broker: Wire, topic: Topic) -> None:
 
     def listed(version: int = 5, **filters: Any) -> list[tuple[str, str, str]]:
         groups = broker.send(ListGroupsRequest(**filters), version).groups
-        return [(each.protocol_type, each.group_state, each.group_type) for each in groups if each.group_id == group_id]
+        return [
+            (group.protocol_type, group.group_state, group.group_type) for group in groups if group.group_id == group_id
+        ]
 
     assert listed() == listed(types_filter=["share"]) == [("share", "Stable", "share")]
     assert listed(types_filter=["Share"], states_filter=["stable"]) == [("share", "Stable", "share")]
@@ -112,7 +114,7 @@ def test_other_protocols_are_told_that_it_is_none_of_theirs(broker: Wire, topic:
     )
     assert name_of(synced.error_code) == "UNKNOWN_MEMBER_ID"
     left = broker.send(LeaveGroupRequest(group_id=group_id, members=[MemberIdentity(member_id="A")]), 5)
-    assert (left.error_code, [name_of(each.error_code) for each in left.members]) == (NONE, ["UNKNOWN_MEMBER_ID"])
+    assert (left.error_code, [name_of(row.error_code) for row in left.members]) == (NONE, ["UNKNOWN_MEMBER_ID"])
 
 
 @pytest.mark.parametrize("stays", [True, False], ids=["with a member", "empty"])

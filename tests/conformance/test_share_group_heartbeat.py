@@ -43,7 +43,7 @@ def group_of(wire: Wire) -> str:
     return group_id
 
 
-def said(answer: Any) -> tuple[str, str | None]:
+def error_of(answer: Any) -> tuple[str, str | None]:
     return name_of(answer.error_code), answer.error_message
 
 
@@ -68,36 +68,36 @@ def test_a_heartbeat_that_is_not_right(broker: Wire, fields: dict[str, Any], mes
     for name, value in fields.items():
         setattr(request, name, value)
     answer = broker.send(request, 1)
-    assert said(answer) == ("INVALID_REQUEST", message)
+    assert error_of(answer) == ("INVALID_REQUEST", message)
     assert (answer.member_id, answer.member_epoch, answer.assignment) == (None, 0, None)
 
 
 def test_nobody_knows_them(broker: Wire, topic: Topic) -> None:
     group_id = group_of(broker)
     stranger = Sharer(broker, group_id, "X")
-    assert said(stranger.beat(1)) == ("GROUP_ID_NOT_FOUND", f"Share group {group_id} not found.")
-    assert said(stranger.leave()) == ("GROUP_ID_NOT_FOUND", f"Group {group_id} not found.")
+    assert error_of(stranger.beat(1)) == ("GROUP_ID_NOT_FOUND", f"Share group {group_id} not found.")
+    assert error_of(stranger.leave()) == ("GROUP_ID_NOT_FOUND", f"Group {group_id} not found.")
     Sharer(broker, group_id).join(topic.name)
     unknown = ("UNKNOWN_MEMBER_ID", f"Member X is not a member of group {group_id}.")
-    assert said(stranger.beat(1)) == said(stranger.leave()) == unknown
+    assert error_of(stranger.beat(1)) == error_of(stranger.leave()) == unknown
 
 
 def test_one_member_from_its_coming_to_its_going(broker: Wire, make_topic: TopicFactory) -> None:
     topic, group_id = make_topic(3), group_of(broker)
     member = Sharer(broker, group_id)
     answer = member.join(topic.name, "nope")
-    assert (said(answer), answer.member_id, answer.member_epoch) == (("NONE", None), member.member_id, 2)
+    assert (error_of(answer), answer.member_id, answer.member_epoch) == (("NONE", None), member.member_id, 2)
     assert answer.assignment.topic_partitions == []  # nobody has a state of them yet
     settle(all_of(topic, 3), member)
     assert member.epoch == 3
     assert summary(broker, group_id, topic.id, 2) == ("NONE", None, 2, 0, -1, -1)
     quiet = member.beat()
-    assert (said(quiet), quiet.member_epoch, quiet.assignment) == (("NONE", None), 3, None)
+    assert (error_of(quiet), quiet.member_epoch, quiet.assignment) == (("NONE", None), 3, None)
     assert quiet.heartbeat_interval_ms == 5000
     again = member.beat(subscribed_topic_names=[topic.name, "nope"])
     assert (again.member_epoch, len(again.assignment.topic_partitions)) == (3, 1)
     left = member.leave()
-    assert (said(left), left.member_epoch, left.heartbeat_interval_ms) == (("NONE", None), -1, 0)
+    assert (error_of(left), left.member_epoch, left.heartbeat_interval_ms) == (("NONE", None), -1, 0)
     group = described(broker, group_id)
     assert (group.group_state, group.group_epoch, group.assignment_epoch) == ("Empty", 4, 4)
     assert places(offsets(broker, group_id)).keys() == {(topic.name, index) for index in range(3)}
@@ -114,7 +114,7 @@ def test_epochs(broker: Wire, topic: Topic) -> None:
             f"and it does not match the previous member epoch (0). {REJOIN}"
         ),
     )
-    assert said(member.beat(1)) == fenced
+    assert error_of(member.beat(1)) == fenced
     settle(all_of(topic, 1), member)
     fenced = (
         "FENCED_MEMBER_EPOCH",
@@ -123,12 +123,12 @@ def test_epochs(broker: Wire, topic: Topic) -> None:
             f"{REJOIN}"
         ),
     )
-    assert said(member.beat(4)) == fenced
+    assert error_of(member.beat(4)) == fenced
     lost = member.beat(2)  # the answer with epoch 3 was lost
-    assert (said(lost), lost.member_epoch, lost.assignment) == (("NONE", None), 3, None)
+    assert (error_of(lost), lost.member_epoch, lost.assignment) == (("NONE", None), 3, None)
     rejoined = member.join(topic.name)
-    assert (said(rejoined), rejoined.member_epoch) == (("NONE", None), 3)
-    assert [each.partitions for each in rejoined.assignment.topic_partitions] == [[0]]
+    assert (error_of(rejoined), rejoined.member_epoch) == (("NONE", None), 3)
+    assert [row.partitions for row in rejoined.assignment.topic_partitions] == [[0]]
 
 
 def test_partitions_are_dealt_out_evenly_and_stay(broker: Wire, make_topic: TopicFactory) -> None:
@@ -138,11 +138,11 @@ def test_partitions_are_dealt_out_evenly_and_stay(broker: Wire, make_topic: Topi
     settle(all_of(topic, 5), first)
     second.join(topic.name)
     settle(all_of(topic, 5), first, second)
-    assert sorted(len(each.partitions_of(topic)) for each in (first, second)) == [2, 3]
+    assert sorted(len(member.partitions_of(topic)) for member in (first, second)) == [2, 3]
     before = first.partitions_of(topic), second.partitions_of(topic)
     third.join(topic.name)
     settle(all_of(topic, 5), first, second, third)
-    assert sorted(len(each.partitions_of(topic)) for each in (first, second, third)) == [1, 2, 2]
+    assert sorted(len(member.partitions_of(topic)) for member in (first, second, third)) == [1, 2, 2]
     assert first.partitions_of(topic) <= before[0]
     assert second.partitions_of(topic) <= before[1]
     third.leave()
@@ -157,10 +157,10 @@ def test_more_members_than_partitions_share_them(
     group = [Sharer(broker, group_id) for _ in range(members)]
     for member in group:
         member.join(topic.name)
-    each = -(-members // partitions)
-    settle(all_of(topic, partitions, each), *group)
+    per_partition = -(-members // partitions)
+    settle(all_of(topic, partitions, per_partition), *group)
     sizes = [len(member.partitions_of(topic)) for member in group]
-    assert (sum(sizes), max(sizes) - min(sizes) <= 1) == (partitions * each, True)
+    assert (sum(sizes), max(sizes) - min(sizes) <= 1) == (partitions * per_partition, True)
 
 
 def test_topics_are_balanced_one_by_one_where_members_read_others(broker: Wire, make_topic: TopicFactory) -> None:
@@ -170,8 +170,8 @@ def test_topics_are_balanced_one_by_one_where_members_read_others(broker: Wire, 
     second.join(other.name)
     both.join(one.name, other.name)
     settle(all_of(one, 4) | all_of(other, 4), first, second, both)
-    assert [len(each.partitions_of(one)) for each in (first, second, both)] == [2, 0, 2]
-    assert [len(each.partitions_of(other)) for each in (first, second, both)] == [0, 2, 2]
+    assert [len(member.partitions_of(one)) for member in (first, second, both)] == [2, 0, 2]
+    assert [len(member.partitions_of(other)) for member in (first, second, both)] == [0, 2, 2]
 
 
 def test_another_subscription(broker: Wire, make_topic: TopicFactory) -> None:
@@ -191,8 +191,8 @@ def test_partitions_that_are_added_begin_at_their_beginning(broker: Wire, make_t
     member = Sharer(broker, group_id)
     member.join(topic.name)
     settle(all_of(topic, 1), member)
-    wanted = CreatePartitionsTopic(name=topic.name, count=3, assignments=None)
-    more = CreatePartitionsRequest(topics=[wanted], timeout_ms=10_000)
+    row = CreatePartitionsTopic(name=topic.name, count=3, assignments=None)
+    more = CreatePartitionsRequest(topics=[row], timeout_ms=10_000)
     assert broker.send(more, 3).results[0].error_code == NONE
     settle(all_of(topic, 3), member)
     assert [summary(broker, group_id, topic.id, index).start_offset for index in range(3)] == [-1, 0, 0]
@@ -265,7 +265,7 @@ def test_groups_of_other_types(broker: Wire, topic: Topic) -> None:
     for group_id in (simple, consumers):
         member = Sharer(broker, group_id)
         wrong = ("GROUP_ID_NOT_FOUND", f"Group {group_id} is not a share group.")
-        assert said(member.join(topic.name)) == said(member.beat(1)) == said(member.leave()) == wrong
+        assert error_of(member.join(topic.name)) == error_of(member.beat(1)) == error_of(member.leave()) == wrong
         group = described(broker, group_id)
         assert (name_of(group.error_code), group.error_message) == wrong
 
@@ -277,24 +277,24 @@ def test_share_version_0_turns_share_groups_off(broker: Wire, topic: Topic) -> N
         update = FeatureUpdateKey(feature="share.version", max_version_level=level, upgrade_type=kind)
         answer = broker.send(UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=[update]), 1)
         assert answer.error_code == NONE
-        wait_for(lambda: (said(Sharer(broker, group_id).beat(1))[0] == "UNSUPPORTED_VERSION") == (level == 0))
+        wait_for(lambda: (error_of(Sharer(broker, group_id).beat(1))[0] == "UNSUPPORTED_VERSION") == (level == 0))
 
     group_id = share_group(broker)
     set_level(0, 2)
     try:
         for member_id in ("", "m"):
-            assert said(Sharer(broker, group_id, member_id).join(topic.name)) == ("UNSUPPORTED_VERSION", None)
+            assert error_of(Sharer(broker, group_id, member_id).join(topic.name)) == ("UNSUPPORTED_VERSION", None)
         answer = broker.send(
             ShareGroupDescribeRequest(group_ids=[group_id, ""], include_authorized_operations=False), 1
         )
-        assert [name_of(each.error_code) for each in answer.groups] == ["UNSUPPORTED_VERSION"] * 2
+        assert [name_of(row.error_code) for row in answer.groups] == ["UNSUPPORTED_VERSION"] * 2
         refused = ("UNSUPPORTED_VERSION", "The version of API is not supported.")
-        assert said(alter(broker, "", [])) == said(delete_offsets(broker, group_id, topic.name)) == refused
+        assert error_of(alter(broker, "", [])) == error_of(delete_offsets(broker, group_id, topic.name)) == refused
         group = offsets(broker, group_id)
         assert (name_of(group.error_code), group.error_message) == ("UNSUPPORTED_VERSION", None)
         assert initialize(broker, group_id, topic.id) == ("NONE", None)
         keys = broker.send(ApiVersionsRequest(client_software_name="t", client_software_version="1"), 4).api_keys
-        assert {76, 77, 83, 84, 85, 86, 87, 90, 91, 92} <= {each.api_key for each in keys}
+        assert {76, 77, 83, 84, 85, 86, 87, 90, 91, 92} <= {row.api_key for row in keys}
     finally:
         set_level(2, 1)
 

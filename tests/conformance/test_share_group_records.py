@@ -1,4 +1,4 @@
-"""What a share group writes into __consumer_offsets, read back over a socket: the same records as Apache Kafka's."""
+"""Records of a share group in __consumer_offsets, read back over a socket: the same as Apache Kafka's."""
 
 from collections.abc import Callable
 from typing import Any
@@ -40,19 +40,19 @@ def words(key: Any, value: Any, version: int) -> str:
 
 
 def parts(topics: Any) -> list[int]:
-    return sorted(partition for each in topics for partition in each.partitions)
+    return sorted(partition for topic in topics for partition in topic.partitions)
 
 
 def more(reader: Reader, count: int) -> list[str]:
     """The next `count` records: Apache Kafka writes some of them on the side."""
-    found: list[str] = []
+    records: list[str] = []
 
     def come() -> bool:
-        found.extend(reader.records())
-        return len(found) >= count
+        records.extend(reader.records())
+        return len(records) >= count
 
     wait_for(come)
-    return found
+    return records
 
 
 def test_members_that_come_and_go(broker: Wire, make_topic: TopicFactory) -> None:
@@ -80,11 +80,11 @@ def test_members_that_come_and_go(broker: Wire, make_topic: TopicFactory) -> Non
     one.beat()
     assert reader.records() == []
     two.join(topic.name)
-    found = reader.records()
-    assert found[:2] == ["MemberMetadata v0 None conformance 1", "Metadata v0 4 hash"]
-    assert sorted(found[2:4]) == ["TargetAssignmentMember v0 [0]", "TargetAssignmentMember v0 [1]"]
-    assert found[4] == "TargetAssignmentMetadata v0 4 at"
-    assert found[5].startswith("CurrentMemberAssignment v0 4 after 0 state 0 [")
+    records = reader.records()
+    assert records[:2] == ["MemberMetadata v0 None conformance 1", "Metadata v0 4 hash"]
+    assert sorted(records[2:4]) == ["TargetAssignmentMember v0 [0]", "TargetAssignmentMember v0 [1]"]
+    assert records[4] == "TargetAssignmentMetadata v0 4 at"
+    assert records[5].startswith("CurrentMemberAssignment v0 4 after 0 state 0 [")
     one.beat()
     (found_one,) = reader.records()
     assert found_one.startswith("CurrentMemberAssignment v0 4 after 3 state 0 [")

@@ -113,8 +113,8 @@ def test_subscriptions_are_put_together(client: Wire, subscribe: Subscribe) -> N
     subscribe("b", "org.apache.kafka.producer.node.", 500, "client_software_name=telem.*,client_software_version=1[.].")
     subscribe("c", "*", 200, "client_software_name=another")
     subscribe("d", "*", 300, "client_source_address=127[.]0[.]0[.]2")
-    wanted = ["org.apache.kafka.consumer.", "org.apache.kafka.producer.", "org.apache.kafka.producer.node."]
-    assert subscribed(client, wanted).push_interval_ms == 500
+    expected = ["org.apache.kafka.consumer.", "org.apache.kafka.producer.", "org.apache.kafka.producer.node."]
+    assert subscribed(client, expected).push_interval_ms == 500
     subscribe("e", "*", 700, "client_source_address=127.0.0.1,client_source_port=[0-9]+")
     assert subscribed(client, ["*"]).push_interval_ms == 500
 
@@ -179,7 +179,7 @@ def test_telemetry_is_advertised_as_long_as_somebody_is_subscribed(client: Wire,
 
     def advertised() -> set[int]:
         answer = client.send(ApiVersionsRequest(client_software_name="t", client_software_version="1"), 4)
-        return {71, 72} & {each.api_key for each in answer.api_keys}
+        return {71, 72} & {row.api_key for row in answer.api_keys}
 
     assert advertised() == set()
     subscribe("a", "*", 400)

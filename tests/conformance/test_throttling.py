@@ -1,4 +1,4 @@
-"""What quotas do: throttle times that follow from what was used, and connections that are left alone for as long."""
+"""Effects of quotas: throttle times that follow from the use, and connections that are muted for as long."""
 
 import socket
 import time
@@ -54,29 +54,29 @@ def client(broker: Wire, client_id: str) -> Wire:
 @pytest.fixture
 def set_quota(broker: Wire) -> Iterator[SetQuota]:
     """Give an entity a quota, until the end of the test."""
-    given: list[tuple[Entity, str]] = []
+    quotas: list[tuple[Entity, str]] = []
 
     def alter(entity: Entity, key: str, value: float, *, remove: bool) -> None:
         parts = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
         entry = EntryData(entity=parts, ops=[OpData(key=key, value=value, remove=remove)])
         answer = broker.send(AlterClientQuotasRequest(entries=[entry]), 1)
-        assert [each.error_code for each in answer.entries] == [NONE]
+        assert [row.error_code for row in answer.entries] == [NONE]
 
     def give(entity: Entity, key: str, value: float) -> None:
-        given.append((entity, key))
+        quotas.append((entity, key))
         alter(entity, key, value, remove=False)
         # Apache Kafka answers before all its parts know.
-        wanted = {(kind, name) for kind, name in entity}
-        wait_for(lambda: wanted in _entities(broker))
+        expected = {(kind, name) for kind, name in entity}
+        wait_for(lambda: expected in _entities(broker))
 
     yield give
-    for entity, key in given:
+    for entity, key in quotas:
         alter(entity, key, 0.0, remove=True)
 
 
 def _entities(broker: Wire) -> list[set[tuple[str, str | None]]]:
     answer = broker.send(DescribeClientQuotasRequest(), 1)
-    return [{(part.entity_type, part.entity_name) for part in each.entity} for each in answer.entries]
+    return [{(part.entity_type, part.entity_name) for part in row.entity} for row in answer.entries]
 
 
 def produce(topic: Topic, size: int) -> ProduceRequest:
@@ -103,7 +103,7 @@ def ms_since(begun: float) -> float:
 
 
 def ms_to_answer(client: Wire, begun: float | None = None) -> float:
-    """How long after `begun` (after now) the next request on the connection is answered."""
+    """Return the ms from `begun` (from now) to the answer of the next request on the connection."""
     begun = time.monotonic() if begun is None else begun
     client.send(MetadataRequest(topics=[]), 12)
     return ms_since(begun)
@@ -168,7 +168,7 @@ def fetch(client: Wire, topic: Topic, offset: int) -> tuple[int, int, int]:
     )
     answer = client.send(request, 12)
     assert answer.error_code == NONE
-    held = sum(len(each.records or b"") for topics in answer.responses for each in topics.partitions)
+    held = sum(len(partition.records or b"") for topics in answer.responses for partition in topics.partitions)
     return answer.throttle_time_ms, held, len(answer.responses)
 
 
@@ -209,7 +209,7 @@ def test_a_throttled_fetch_leaves_its_session_as_it_was(
 
 
 def test_share_fetch(broker: Wire, client: Wire, client_id: str, topic: Topic, set_quota: SetQuota) -> None:
-    """What a member has acquired it gets, and is then left alone. Apache Kafka keeps the records back, and nobody has them
+    """A member gets the records that it has acquired, and is then muted. Apache Kafka holds them back, and no member has them
     until their locks end.
     """
     group = group_name()
@@ -218,15 +218,13 @@ def test_share_fetch(broker: Wire, client: Wire, client_id: str, topic: Topic, s
         assert broker.send(produce(topic, 50_000), 9).throttle_time_ms == 0
     set_quota((("client-id", client_id),), "consumer_byte_rate", 5_000)
     member = ShareMember(client, group)
-    wanted = FetchTopicOfShare(topic_id=topic.id, partitions=[FetchPartitionOfShare(partition_index=0)])
-    answer = member.ask_fetch(wanted, max_records=1, max_wait_ms=500, min_bytes=1)
+    fetch_topic = FetchTopicOfShare(topic_id=topic.id, partitions=[FetchPartitionOfShare(partition_index=0)])
+    answer = member.ask_fetch(fetch_topic, max_records=1, max_wait_ms=500, min_bytes=1)
     throttle_ms = answer.throttle_time_ms
     while not throttle_ms:
         answer = member.ask_fetch(max_records=1, max_wait_ms=500, min_bytes=1)
         throttle_ms = answer.throttle_time_ms
-    assert [part.partition_index for each in answer.responses for part in each.partitions] == [0] * (
-        not broker.is_kafka
-    )
+    assert [part.partition_index for row in answer.responses for part in row.partitions] == [0] * (not broker.is_kafka)
 
 
 def test_time_of_requests(client: Wire, client_id: str, set_quota: SetQuota) -> None:
@@ -255,8 +253,8 @@ def create(
     client: Wire, name: str, partitions: int, version: int = 7, *, validate_only: bool = False
 ) -> tuple[int, int]:
     """Error code and throttle time."""
-    wanted = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
-    request = CreateTopicsRequest(topics=[wanted], timeout_ms=10_000, validate_only=validate_only)
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000, validate_only=validate_only)
     answer = client.send(request, version)
     assert answer.topics[0].error_message is None
     return answer.topics[0].error_code, answer.throttle_time_ms

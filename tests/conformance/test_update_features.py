@@ -26,7 +26,7 @@ def update(
         for name, level, kind in updates
     ]
     answer = broker.send(UpdateFeaturesRequest(feature_updates=keys, validate_only=validate_only), version)
-    results = [(each.feature, each.error_code, each.error_message) for each in answer.results]
+    results = [(result.feature, result.error_code, result.error_message) for result in answer.results]
     return answer.error_code, answer.error_message, results
 
 
@@ -36,7 +36,7 @@ def refused(name: str, level: int, why: str) -> tuple[int, str, list[object]]:
 
 def levels(broker: Wire) -> dict[str, int]:
     answer = broker.send(ApiVersionsRequest(client_software_name="t", client_software_version="1"), 4)
-    return {each.name: each.max_version_level for each in answer.finalized_features}
+    return {feature.name: feature.max_version_level for feature in answer.finalized_features}
 
 
 @pytest.fixture(autouse=True)

@@ -39,34 +39,34 @@ def deletion(name: str, mechanism: int = SHA_256) -> ScramCredentialDeletion:
 
 
 def alter(
-    broker: Wire, *wanted: ScramCredentialUpsertion | ScramCredentialDeletion
+    broker: Wire, *changes: ScramCredentialUpsertion | ScramCredentialDeletion
 ) -> dict[str, tuple[int, str | None]]:
     request = AlterUserScramCredentialsRequest(
-        upsertions=[each for each in wanted if isinstance(each, ScramCredentialUpsertion)],
-        deletions=[each for each in wanted if isinstance(each, ScramCredentialDeletion)],
+        upsertions=[change for change in changes if isinstance(change, ScramCredentialUpsertion)],
+        deletions=[change for change in changes if isinstance(change, ScramCredentialDeletion)],
     )
     results = broker.send(request, 0).results
-    assert len({each.user for each in results}) == len(results)
-    return {each.user: (each.error_code, each.error_message) for each in results}
+    assert len({result.user for result in results}) == len(results)
+    return {result.user: (result.error_code, result.error_message) for result in results}
 
 
 def describe(broker: Wire, *users: str) -> dict[str, Any]:
     answer = broker.send(DescribeUserScramCredentialsRequest(users=[UserName(name=user) for user in users]), 0)
     assert (answer.error_code, answer.error_message) == (NONE, "")
     return {
-        each.user: (
-            each.error_code,
-            each.error_message,
-            sorted((info.mechanism, info.iterations) for info in each.credential_infos),
+        row.user: (
+            row.error_code,
+            row.error_message,
+            sorted((info.mechanism, info.iterations) for info in row.credential_infos),
         )
-        for each in answer.results
+        for row in answer.results
     }
 
 
-def wait_until(broker: Wire, user: str, wanted: list[tuple[int, int]]) -> None:
+def wait_until(broker: Wire, user: str, expected: list[tuple[int, int]]) -> None:
     """Apache Kafka answers before all its parts know."""
     deadline = time.monotonic() + 10
-    while describe(broker, user)[user][2] != wanted:
+    while describe(broker, user)[user][2] != expected:
         assert time.monotonic() < deadline
 
 
@@ -90,7 +90,7 @@ def test_set_described_and_deleted(broker: Wire, user: str) -> None:
     wait_until(broker, user, both)
     assert describe(broker, user, "nobody") == {user: (NONE, "", both), "nobody": absent("nobody")}
     everybody = broker.send(DescribeUserScramCredentialsRequest(users=None), 0)
-    assert user in {each.user for each in everybody.results}
+    assert user in {row.user for row in everybody.results}
     assert user in describe(broker)
     assert alter(broker, deletion(user)) == {user: (NONE, None)}
     wait_until(broker, user, [(SHA_512, 16384)])
@@ -146,9 +146,9 @@ def test_an_empty_salted_password_is_not_taken(broker: Wire, user: str) -> None:
     code, why = UNACCEPTABLE_CREDENTIAL, "Salted password must not be empty"
     if broker.is_kafka:
         code, why = UNKNOWN_SERVER_ERROR, ""
-    found = alter(broker, other, upsertion(user))
-    assert (found[other.name][0], found[user]) == (code, (NONE, None))
-    assert broker.is_kafka or found[other.name][1] == why
+    outcomes = alter(broker, other, upsertion(user))
+    assert (outcomes[other.name][0], outcomes[user]) == (code, (NONE, None))
+    assert broker.is_kafka or outcomes[other.name][1] == why
 
 
 def test_nobody_has_a_name(broker: Wire) -> None:

@@ -53,14 +53,14 @@ def test_many_writes(broker: Wire, topic: Topic, seed: int) -> None:
         for first, last, state, count in batches:
             for offset in range(first, last + 1):
                 states[offset] = max(states.get(offset, (-1, -1)), (count, state))
-    wanted: list[tuple[int, int, int, int]] = []
-    for offset in sorted(each for each in states if each >= start):
+    expected: list[tuple[int, int, int, int]] = []
+    for offset in sorted(offset for offset in states if offset >= start):
         count, state = states[offset]
-        if wanted and wanted[-1][1:] == (offset - 1, state, count):
-            wanted[-1] = (wanted[-1][0], offset, state, count)
+        if expected and expected[-1][1:] == (offset - 1, state, count):
+            expected[-1] = (expected[-1][0], offset, state, count)
         else:
-            wanted.append((offset, offset, state, count))
-    assert read(broker, group_id, topic.id) == ("NONE", None, 0, start, wanted)
+            expected.append((offset, offset, state, count))
+    assert read(broker, group_id, topic.id) == ("NONE", None, 0, start, expected)
 
 
 def test_the_count_of_what_is_through_belongs_to_its_start_offset(broker: Wire, topic: Topic) -> None:

@@ -54,12 +54,12 @@ def written(
     )
     if version >= 2:
         marker.transaction_version = transaction_version
-    (found,) = wire.send(WriteTxnMarkersRequest(markers=[marker]), version).markers
-    assert found.producer_id == producer_id
+    (result,) = wire.send(WriteTxnMarkersRequest(markers=[marker]), version).markers
+    assert result.producer_id == producer_id
     return {
-        (topic.name, each.partition_index): name_of(each.error_code)
-        for topic in found.topics
-        for each in topic.partitions
+        (topic.name, partition.partition_index): name_of(partition.error_code)
+        for topic in result.topics
+        for partition in topic.partitions
     }
 
 
@@ -67,7 +67,7 @@ def state_of(wire: Wire, topic: Topic, producer_id: int) -> tuple[Any, ...]:
     """Epoch, last sequence, coordinator epoch, start of the open transaction."""
     request = DescribeProducersRequest(topics=[TopicRequest(name=topic.name, partition_indexes=[0])])
     states = wire.send(request, 0).topics[0].partitions[0].active_producers
-    (state,) = (each for each in states if each.producer_id == producer_id)
+    (state,) = (state for state in states if state.producer_id == producer_id)
     return state.producer_epoch, state.last_sequence, state.coordinator_epoch, state.current_txn_start_offset
 
 
@@ -83,9 +83,9 @@ def test_a_marker_ends_the_transaction(
     answer = written(producer.wire, version, producer.producer_id, epoch, {topic.name: [0]}, commit=commit)
     assert answer == {at: "NONE"}
     assert state_of(producer.wire, topic, producer.producer_id) == (epoch, 1, 0, -1)
-    (found,) = fetched(producer.wire, topic, 0)
-    assert (found.high_watermark, found.last_stable_offset) == (3, 3)
-    aborted = [(each.producer_id, each.first_offset) for each in found.aborted_transactions]
+    (partition,) = fetched(producer.wire, topic, 0)
+    assert (partition.high_watermark, partition.last_stable_offset) == (3, 3)
+    aborted = [(transaction.producer_id, transaction.first_offset) for transaction in partition.aborted_transactions]
     assert aborted == ([] if commit else [(producer.producer_id, 0)])
 
 
@@ -118,8 +118,8 @@ def test_a_marker_of_version_2_has_an_epoch_of_its_own(
 ) -> None:
     begin(producer, topic)
     who, epoch, at = producer.producer_id, producer.epoch, (topic.name, 0)
-    for wanted, code in ((epoch, "INVALID_PRODUCER_EPOCH"), (epoch + 1, "NONE"), (epoch + 1, "NONE")):
-        answer = written(producer.wire, version, who, wanted, {topic.name: [0]}, transaction_version=2)
+    for marker_epoch, code in ((epoch, "INVALID_PRODUCER_EPOCH"), (epoch + 1, "NONE"), (epoch + 1, "NONE")):
+        answer = written(producer.wire, version, who, marker_epoch, {topic.name: [0]}, transaction_version=2)
         assert answer == {at: code}
     assert fetched(producer.wire, topic, 0)[0].last_stable_offset == 3
 
@@ -155,26 +155,30 @@ def test_offsets_count_or_are_forgotten(
 def test_several_markers(broker: Wire, make_topic: TopicFactory, version: int) -> None:
     topic = make_topic(2)
     producers = [TransactionalProducer(broker) for _ in range(3)]
-    for each in producers:
-        begin(each, topic, 0)
-        begin(each, topic, 1)
+    for producer in producers:
+        begin(producer, topic, 0)
+        begin(producer, topic, 1)
     markers = [
         WritableTxnMarker(
-            producer_id=each.producer_id,
-            producer_epoch=each.epoch,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
             transaction_result=False,
             topics=[WritableTxnMarkerTopic(name=topic.name, partition_indexes=[0, 1])],
         )
-        for each in producers
+        for producer in producers
     ]
     answer = broker.send(WriteTxnMarkersRequest(markers=markers), version)
-    assert sorted(each.producer_id for each in answer.markers) == sorted(each.producer_id for each in producers)
-    codes = {part.error_code for each in answer.markers for found in each.topics for part in found.partitions}
+    assert sorted(marker.producer_id for marker in answer.markers) == sorted(
+        producer.producer_id for producer in producers
+    )
+    codes = {part.error_code for marker in answer.markers for result in marker.topics for part in result.partitions}
     assert codes == {0}
-    for found in fetched(broker, topic, 0, 1):
-        assert found.last_stable_offset == 6
-        aborted = sorted((each.producer_id, each.first_offset) for each in found.aborted_transactions)
-        assert aborted == sorted((each.producer_id, offset) for offset, each in enumerate(producers))
+    for partition in fetched(broker, topic, 0, 1):
+        assert partition.last_stable_offset == 6
+        aborted = sorted(
+            (transaction.producer_id, transaction.first_offset) for transaction in partition.aborted_transactions
+        )
+        assert aborted == sorted((producer.producer_id, offset) for offset, producer in enumerate(producers))
 
 
 @pytest.mark.parametrize("version", versions(API))

@@ -47,7 +47,7 @@ def settled(ask: Callable[[], T]) -> T:
 
 
 class Described(NamedTuple):
-    """What DescribeTransactions tells of one transactional id."""
+    """The result of DescribeTransactions for one transactional id."""
 
     error: str
     state: str
@@ -67,7 +67,7 @@ class TransactionalProducer:
         self.timeout_ms = timeout_ms
         self.producer_id = self.epoch = -1
         self.sequences: dict[tuple[str, int], int] = {}
-        settled(lambda: [name_of(found.error_code) for found in self._coordinators()])
+        settled(lambda: [name_of(coordinator.error_code) for coordinator in self._coordinators()])
         self.begin_anew()
 
     def _coordinators(self) -> Sequence[Any]:
@@ -92,11 +92,11 @@ class TransactionalProducer:
         self.producer_id, self.epoch = producer_id, epoch
 
     def ask_init(self, version: int = 5, **fields: Any) -> Identity:
-        wanted: dict[str, Any] = {
+        body: dict[str, Any] = {
             "transactional_id": self.transactional_id,
             "transaction_timeout_ms": self.timeout_ms,
         } | fields
-        answer = self.wire.send(InitProducerIdRequest(**wanted), version)
+        answer = self.wire.send(InitProducerIdRequest(**body), version)
         return name_of(answer.error_code), answer.producer_id, answer.producer_epoch
 
     def _who(self, fields: dict[str, Any]) -> dict[str, Any]:
@@ -136,9 +136,9 @@ class TransactionalProducer:
             ],
         )
         return {
-            (topic.name, each.partition_index): name_of(each.partition_error_code)
+            (topic.name, partition.partition_index): name_of(partition.partition_error_code)
             for topic in self.wire.send(request, version).results_by_topic_v3_and_below
-            for each in topic.results_by_partition
+            for partition in topic.results_by_partition
         }
 
     def add(self, topic: Topic, *partitions: int) -> None:
@@ -160,7 +160,7 @@ class TransactionalProducer:
         request = ProduceRequest(
             transactional_id=who["transactional_id"], acks=-1, timeout_ms=10_000, topic_data=[data]
         )
-        ((answer,),) = (each.partition_responses for each in self.wire.send(request, version).responses)
+        ((answer,),) = (row.partition_responses for row in self.wire.send(request, version).responses)
         return name_of(answer.error_code), answer.base_offset, answer.error_message
 
     def batch(self, topic: Topic, partition: int = 0, **fields: Any) -> bytes:
@@ -192,7 +192,7 @@ class TransactionalProducer:
         self, group_id: str, topic: Topic, offsets: Mapping[int, int], version: int = 5, **fields: Any
     ) -> list[str]:
         """TxnOffsetCommit: the error's name of each partition."""
-        wanted = TxnOffsetCommitRequestTopic(
+        row = TxnOffsetCommitRequestTopic(
             partitions=[
                 TxnOffsetCommitRequestPartition(
                     partition_index=index, committed_offset=offset, committed_metadata=fields.pop("metadata", "m")
@@ -201,12 +201,12 @@ class TransactionalProducer:
             ]
         )
         if version >= 6:
-            wanted.topic_id = topic.id
+            row.topic_id = topic.id
         else:
-            wanted.name = topic.name
-        request = TxnOffsetCommitRequest(group_id=group_id, topics=[wanted], **self._who(fields))
+            row.name = topic.name
+        request = TxnOffsetCommitRequest(group_id=group_id, topics=[row], **self._who(fields))
         answer = self.wire.send(request, version)
-        return [name_of(each.error_code) for found in answer.topics for each in found.partitions]
+        return [name_of(partition.error_code) for result in answer.topics for partition in result.partitions]
 
     def commit_offsets(self, group_id: str, topic: Topic, offsets: Mapping[int, int], version: int = 5) -> None:
         """TxnOffsetCommit."""
@@ -219,16 +219,16 @@ class TransactionalProducer:
 
 def described(wire: Wire, transactional_id: str) -> Described:
     """DescribeTransactions of one id."""
-    (found,) = wire.send(DescribeTransactionsRequest(transactional_ids=[transactional_id]), 0).transaction_states
-    assert found.transactional_id == transactional_id
+    (transaction,) = wire.send(DescribeTransactionsRequest(transactional_ids=[transactional_id]), 0).transaction_states
+    assert transaction.transactional_id == transactional_id
     return Described(
-        name_of(found.error_code),
-        found.transaction_state,
-        found.transaction_timeout_ms,
-        found.transaction_start_time_ms,
-        found.producer_id,
-        found.producer_epoch,
-        {(topic.topic, index) for topic in found.topics for index in topic.partitions},
+        name_of(transaction.error_code),
+        transaction.transaction_state,
+        transaction.transaction_timeout_ms,
+        transaction.transaction_start_time_ms,
+        transaction.producer_id,
+        transaction.producer_epoch,
+        {(topic.topic, index) for topic in transaction.topics for index in topic.partitions},
     )
 
 
@@ -242,26 +242,26 @@ def fetched(
     **fields: Any,
 ) -> list[Any]:
     """The partitions of a fetch's answer."""
-    wanted = FetchTopic(
+    fetch_topic = FetchTopic(
         partitions=[
-            FetchPartition(partition=each, fetch_offset=offset, partition_max_bytes=1 << 20) for each in partitions
+            FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20) for index in partitions
         ]
     )
     if version >= 13:
-        wanted.topic_id = topic.id
+        fetch_topic.topic_id = topic.id
     else:
-        wanted.topic = topic.name
-    given: dict[str, Any] = {
+        fetch_topic.topic = topic.name
+    body: dict[str, Any] = {
         "max_wait_ms": 100,
         "min_bytes": 1,
         "max_bytes": 1 << 20,
         "isolation_level": int(committed),
-        "topics": [wanted] if partitions else [],
+        "topics": [fetch_topic] if partitions else [],
     }
     if version < 15:
-        given["replica_id"] = -1
-    answer = wire.send(FetchRequest(**(given | fields)), version)
-    return [each for found in answer.responses for each in found.partitions]
+        body["replica_id"] = -1
+    answer = wire.send(FetchRequest(**(body | fields)), version)
+    return [partition for response in answer.responses for partition in response.partitions]
 
 
 def committed_offsets(
@@ -270,10 +270,10 @@ def committed_offsets(
     """OffsetFetch: by partition the offset, or the name of an error; of no `partitions`: of all that have an offset."""
     topics = [OffsetFetchRequestTopics(name=topic.name, partition_indexes=list(partitions))] if partitions else None
     group = OffsetFetchRequestGroup(group_id=group_id, topics=topics)
-    (found,) = wire.send(OffsetFetchRequest(groups=[group], require_stable=stable), version).groups
-    assert name_of(found.error_code) == "NONE"
+    (result,) = wire.send(OffsetFetchRequest(groups=[group], require_stable=stable), version).groups
+    assert name_of(result.error_code) == "NONE"
     return {
-        each.partition_index: name_of(each.error_code) if each.error_code else each.committed_offset
-        for answer in found.topics
-        for each in answer.partitions
+        partition.partition_index: name_of(partition.error_code) if partition.error_code else partition.committed_offset
+        for answer in result.topics
+        for partition in answer.partitions
     }

@@ -53,11 +53,11 @@ def configs(ports: Mapping[str, int]) -> dict[str, str]:
 def main(port: int, more: list[str]) -> None:
     """Print the configs for `bench/reference/kafka start`."""
     ports = listener_ports(port)
-    found = configs(ports)
-    found["advertised.listeners"] = found["listeners"]
-    found["listeners"] += f",CONTROLLER://127.0.0.1:{port + 1}"
-    found["listener.security.protocol.map"] += ",CONTROLLER:PLAINTEXT"
-    for pair in [f"{name}={value}" for name, value in found.items()] + more:
+    settings = configs(ports)
+    settings["advertised.listeners"] = settings["listeners"]
+    settings["listeners"] += f",CONTROLLER://127.0.0.1:{port + 1}"
+    settings["listener.security.protocol.map"] += ",CONTROLLER:PLAINTEXT"
+    for pair in [f"{name}={value}" for name, value in settings.items()] + more:
         print(pair)  # noqa: T201
 
 

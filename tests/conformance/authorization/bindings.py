@@ -44,15 +44,15 @@ def create_request(bindings: Iterable[Binding]) -> CreateAclsRequest:
     return CreateAclsRequest(
         creations=[
             AclCreation(
-                resource_type=each.resource_type,
-                resource_name=each.name,
-                resource_pattern_type=each.pattern,
-                principal=each.principal,
-                host=each.host,
-                operation=each.operation,
-                permission_type=each.permission,
+                resource_type=binding.resource_type,
+                resource_name=binding.name,
+                resource_pattern_type=binding.pattern,
+                principal=binding.principal,
+                host=binding.host,
+                operation=binding.operation,
+                permission_type=binding.permission,
             )
-            for each in bindings
+            for binding in bindings
         ]
     )
 
@@ -62,8 +62,8 @@ def create(wire: Wire, *bindings: Binding) -> None:
     if not bindings:
         return
     results = wire.send(create_request(bindings), 3).results
-    assert [(each.error_code, each.error_message) for each in results] == [(NONE, "")] * len(bindings)
-    _wait(wire, lambda found: found.issuperset(bindings))
+    assert [(result.error_code, result.error_message) for result in results] == [(NONE, "")] * len(bindings)
+    _wait(wire, lambda acls: acls.issuperset(bindings))
 
 
 def described(wire: Wire, **filters: Any) -> list[Binding]:
@@ -100,9 +100,9 @@ def delete_filter(binding: Binding) -> DeleteAclsFilter:
 
 def delete(wire: Wire, *bindings: Binding) -> None:
     """Delete ACLs, and wait until they are out of force."""
-    results = wire.send(DeleteAclsRequest(filters=[delete_filter(each) for each in bindings]), 3).filter_results
-    assert [each.error_code for each in results] == [NONE] * len(bindings)
-    _wait(wire, lambda found: found.isdisjoint(bindings))
+    results = wire.send(DeleteAclsRequest(filters=[delete_filter(binding) for binding in bindings]), 3).filter_results
+    assert [result.error_code for result in results] == [NONE] * len(bindings)
+    _wait(wire, lambda acls: acls.isdisjoint(bindings))
 
 
 def delete_all(wire: Wire) -> None:
@@ -110,7 +110,7 @@ def delete_all(wire: Wire) -> None:
     (result,) = wire.send(DeleteAclsRequest(filters=[DeleteAclsFilter(**EVERY)]), 3).filter_results
     assert result.error_code == NONE, result.error_message
     if result.matching_acls:
-        _wait(wire, lambda found: not found)
+        _wait(wire, lambda acls: not acls)
 
 
 def _wait(wire: Wire, is_done: Any) -> None:

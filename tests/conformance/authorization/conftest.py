@@ -90,9 +90,9 @@ class Acls:
         """Create ACLs that deny an operation."""
         self.allow(user, operation, resource_type, *names, permission=DENY, **more)
 
-    def create(self, *wanted: Binding) -> None:
+    def create(self, *acls: Binding) -> None:
         """Create ACLs, and wait until they are in force."""
-        bindings.create(self.wire, *wanted)
+        bindings.create(self.wire, *acls)
 
     def delete(self, *unwanted: Binding) -> None:
         """Delete ACLs, and wait until they are out of force."""
@@ -139,20 +139,20 @@ class Resources:
         """Create a topic."""
         return self.make_topic(1, "", **configs)
 
-    def names(self, count: int = 1, *, given: tuple[str, ...] = (), topics: bool = True) -> Names:
-        """Return names of `count` resources of each type; topics exist, unless `topics` is false, and what is in `given`."""
+    def names(self, count: int = 1, *, existing: tuple[str, ...] = (), topics: bool = True) -> Names:
+        """Return names of `count` resources of each type; topics exist, unless `topics` is false, and what is in `existing`."""
         suffix = uuid.uuid4().hex[:12]
         shown = tuple(f"t-{suffix}-{number}" for number in range(count))
         ids = {name: self.make_topic(name=name).id for name in shown} if topics else {}
         groups = tuple(f"g-{suffix}-{number}" for number in range(count))
         transactional_ids = tuple(f"x-{suffix}-{number}" for number in range(count))
         names = Names(shown, ids, groups, transactional_ids, f"owner-{suffix}")
-        if "offsets" in given:
+        if "offsets" in existing:
             for group in groups:
                 self.commit(group, names.topics)
-        if "share offsets" in given:
+        if "share offsets" in existing:
             self.share(names.group, names.topics)
-        if "transactions" in given:
+        if "transactions" in existing:
             for transactional_id in transactional_ids:
                 TransactionalProducer(self._wire, transactional_id=transactional_id)
         return names
@@ -168,8 +168,8 @@ class Resources:
     def commit(self, group: str, topics: tuple[str, ...]) -> None:
         """Commit an offset of each topic in a group without members."""
         parts = [{"partition_index": 0, "committed_offset": 1}]
-        wanted = [{"name": name, "partitions": parts} for name in topics]
-        fields = {"group_id": group, "generation_id_or_member_epoch": -1, "topics": wanted}
+        rows = [{"name": name, "partitions": parts} for name in topics]
+        fields = {"group_id": group, "generation_id_or_member_epoch": -1, "topics": rows}
 
         def committed() -> bool:
             answer = plain(self._wire.send(request("OffsetCommit", fields), 8), 8)
@@ -193,11 +193,11 @@ def connected(ports: dict[str, int], *, is_kafka: bool) -> Authorized:
 
 @pytest.fixture(scope="session")
 def authorized(request: pytest.FixtureRequest) -> Iterator[Authorized]:
-    given = request.config.getoption("--authorized-kafka")
-    if request.config.getoption("--broker") and not given:
+    port = request.config.getoption("--authorized-kafka")
+    if request.config.getoption("--broker") and not port:
         pytest.skip("--authorized-kafka names an Apache Kafka with an authorizer")
-    if given:
-        yield connected(listener_ports(int(given)), is_kafka=True)
+    if port:
+        yield connected(listener_ports(int(port)), is_kafka=True)
         return
     with EmbeddedBroker(configs(dict.fromkeys(LISTENERS, 0)) | {"node.id": "1"}) as embedded:
         ports = {listener.name: address[1] for listener, address in embedded.broker.listeners.bound}

@@ -28,15 +28,15 @@ _TRIALS: Final = 6
 
 def signs(names: Names) -> dict[str | bytes, str]:
     """Return the sign in place of each name and topic id."""
-    found: dict[str | bytes, str] = {f"User:{names.owner}": "<owner>", names.owner: "<owner>"}
+    by_name: dict[str | bytes, str] = {f"User:{names.owner}": "<owner>", names.owner: "<owner>"}
     for resource_type, sign in _SIGNS.items():
         for number, name in enumerate(names.of_type(resource_type)):
-            found[name] = f"<{sign} {number}>"
+            by_name[name] = f"<{sign} {number}>"
     for number, name in enumerate(names.topics):
         if name in names.ids:
-            found[names.ids[name]] = f"<id {number}>"
-            found[shown_id(names.ids[name])] = f"<id {number}>"
-    return found
+            by_name[names.ids[name]] = f"<id {number}>"
+            by_name[shown_id(names.ids[name])] = f"<id {number}>"
+    return by_name
 
 
 def normalized(answer: Any, marks: Mapping[str | bytes, str]) -> Any:
@@ -56,23 +56,23 @@ def normalized(answer: Any, marks: Mapping[str | bytes, str]) -> Any:
     return answer
 
 
-def matches(found: Any, expected: Any) -> bool:
+def matches(actual: Any, expected: Any) -> bool:
     """Compare normalized answers; texts of Java objects match any text."""
     if expected == _ANY_TEXT:
-        return isinstance(found, str)
+        return isinstance(actual, str)
     if isinstance(expected, dict):
         return (
-            isinstance(found, dict)
-            and found.keys() == expected.keys()
-            and all(matches(found[key], value) for key, value in expected.items())
+            isinstance(actual, dict)
+            and actual.keys() == expected.keys()
+            and all(matches(actual[key], value) for key, value in expected.items())
         )
     if isinstance(expected, list):
         return (
-            isinstance(found, list)
-            and len(found) == len(expected)
-            and all(matches(one, other) for one, other in zip(found, expected, strict=True))
+            isinstance(actual, list)
+            and len(actual) == len(expected)
+            and all(matches(one, other) for one, other in zip(actual, expected, strict=True))
         )
-    return bool(found == expected)
+    return bool(actual == expected)
 
 
 def rows(answer: Any, path: str, marks: Mapping[str | bytes, str], label: str = "") -> Iterator[tuple[str, int]]:
@@ -91,8 +91,8 @@ def denied_in_a_row(row: Probe) -> Check | None:
     """Return the check that some of several resources may fail, if they have error codes of their own."""
     if row.many is None:
         return None
-    found = [check for check in row.checks if check.resource_type == row.many and check.code != HIDDEN]
-    return found[-1] if found else None
+    checks = [check for check in row.checks if check.resource_type == row.many and check.code != HIDDEN]
+    return checks[-1] if checks else None
 
 
 def rights(user: str, row: Probe, names: Names, checks: int | None = None) -> list[Binding]:
@@ -136,7 +136,7 @@ def main(port: int) -> None:
         if not max(first, 3 if row.api == "Produce" else 0) <= version <= last:
             continue
         for number in range(len(row.checks)):
-            names = resources.names(given=row.given)
+            names = resources.names(existing=row.existing)
             create(root, *rights("alice", row, names, number))
             answer = normalized(ask(alice, row, version, names), signs(names))
             if row.checks[number].code == HIDDEN:
@@ -145,17 +145,17 @@ def main(port: int) -> None:
             delete_all(root)
         check = denied_in_a_row(row)
         if check is not None:
-            found = []
+            trials = []
             for _ in range(_TRIALS):
-                names = resources.names(3, given=row.given)
+                names = resources.names(3, existing=row.existing)
                 create(root, *rights("alice", row, partly(row, names, slice(1, 2))))
                 answer = ask(alice, row, version, names)
-                found.append([list(each) for each in rows(answer, check.path, signs(names))])
+                trials.append([list(entry) for entry in rows(answer, check.path, signs(names))])
                 delete_all(root)
-            same = all(one == found[0] for one in found)
-            assert all(sorted(one) == sorted(found[0]) for one in found), (row, found)
+            same = all(one == trials[0] for one in trials)
+            assert all(sorted(one) == sorted(trials[0]) for one in trials), (row, trials)
             lines.append(
-                {"row": str(row), "version": version, "denied": "rows", "answer": {"ordered": same, "rows": found[0]}}
+                {"row": str(row), "version": version, "denied": "rows", "answer": {"ordered": same, "rows": trials[0]}}
             )
         print(row, version, lines[-1])  # noqa: T201
     PATH.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")

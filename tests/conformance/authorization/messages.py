@@ -52,13 +52,13 @@ def plain(value: Any, version: int) -> Any:
 
 def values_at(answer: Any, path: str) -> list[Any]:
     """Return the values at a path such as "topics[].partitions[].error_code"; [] stands for every element of a list."""
-    found = [answer]
+    values = [answer]
     for part in path.split("."):
         name = part.removesuffix("[]")
-        found = [value[name] for value in found]
+        values = [value[name] for value in values]
         if part.endswith("[]"):
-            found = [item for value in found for item in value or ()]
-    return found
+            values = [item for value in values for item in value or ()]
+    return values
 
 
 def error_codes(answer: Any) -> Iterator[int]:

@@ -76,10 +76,10 @@ class Check(NamedTuple):
 class Probe(NamedTuple):
     """One kind of request.
 
-    fields  makes its fields for names and a version
-    given   what must exist: "offsets" committed by the groups, "share offsets" of the first group, "transactions" of the
-            transactional ids
-    many    the resource type of which the request may have several, with rows of their own in the answer
+    fields    makes its fields for names and a version
+    existing  what must exist: "offsets" committed by the groups, "share offsets" of the first group, "transactions" of the
+              transactional ids
+    many      the resource type of which the request may have several, with rows of their own in the answer
     """
 
     api: str
@@ -87,7 +87,7 @@ class Probe(NamedTuple):
     versions: range
     fields: Callable[[Names, int], dict[str, Any]]
     checks: tuple[Check, ...]
-    given: tuple[str, ...] = ()
+    existing: tuple[str, ...] = ()
     many: int | None = None
 
     def __str__(self) -> str:
@@ -101,13 +101,13 @@ def probe(
     about: str = "",
     first: int = 0,
     last: int | None = None,
-    given: Sequence[str] = (),
+    existing: Sequence[str] = (),
     many: int | None = None,
 ) -> Probe:
     """Return a row of versions `first` to `last`, those that Ottla serves where they are not given."""
     served = SERVED[api_named(api).key].versions
     versions = range(max(first, served.first), min(served.last if last is None else last, served.last) + 1)
-    return Probe(api, about, versions, fields, checks, tuple(given), many)
+    return Probe(api, about, versions, fields, checks, tuple(existing), many)
 
 
 def topic_list(names: Names, version: int, ids_from: int = 99, key: str = "name", **more: Any) -> list[dict[str, Any]]:

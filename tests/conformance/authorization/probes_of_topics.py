@@ -43,12 +43,12 @@ def _produce_in_transaction(names: Names, version: int) -> dict[str, Any]:
 
 def _fetch(names: Names, version: int) -> dict[str, Any]:
     partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}
-    found: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 0, "replica_id": -1}
+    fields: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 0, "replica_id": -1}
     if version >= 3:
-        found["max_bytes"] = 10_000
+        fields["max_bytes"] = 10_000
     if version >= 7:
-        found["session_epoch"] = -1
-    return found | {"topics": topic_list(names, version, 13, "topic", partitions=[partition])}
+        fields["session_epoch"] = -1
+    return fields | {"topics": topic_list(names, version, 13, "topic", partitions=[partition])}
 
 
 def _fetch_as_follower(names: Names, version: int) -> dict[str, Any]:

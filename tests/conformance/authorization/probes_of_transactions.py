@@ -148,7 +148,7 @@ PROBES: Final[tuple[Probe, ...]] = (
         "ListTransactions",
         _list,
         Check(DESCRIBE, TRANSACTIONAL_ID, HIDDEN, "transaction_states[].transactional_id"),
-        given=("transactions",),
+        existing=("transactions",),
         many=TRANSACTIONAL_ID,
     ),
 )

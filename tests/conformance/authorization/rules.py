@@ -72,12 +72,12 @@ class Rules:
         return False
 
 
-def _gives(held: int, wanted: int) -> bool:
-    if held in (ALL, wanted):
+def _gives(held: int, operation: int) -> bool:
+    if held in (ALL, operation):
         return True
-    if wanted == DESCRIBE:
+    if operation == DESCRIBE:
         return held in (READ, WRITE, DELETE, ALTER)
-    return wanted == DESCRIBE_CONFIGS and held == ALTER_CONFIGS
+    return operation == DESCRIBE_CONFIGS and held == ALTER_CONFIGS
 
 
 def _name_matches(acl: Binding, name: str) -> bool:
@@ -114,10 +114,10 @@ def contradiction(row: Probe, names: Names, answer: Any, rules: Rules, denied_co
             return None if set(values) == expected else f"expected {check}, found {values}"
         if check.code == EMPTY and not values_at(answer, check.path):
             return f"expected values at {check.path}"
-        found = [] if check.code == EMPTY else values_at(answer, check.path)
+        codes = [] if check.code == EMPTY else values_at(answer, check.path)
         later = {other.code for other in row.checks[row.checks.index(check) + 1 :] if other.path == check.path}
-        if (set(found) & set(denied_codes)) - later:
-            return f"{check} is held, found {found}"
+        if (set(codes) & set(denied_codes)) - later:
+            return f"{check} is held, found {codes}"
     return None
 
 

@@ -61,15 +61,15 @@ def test_create_describe_and_delete(
 ) -> None:
     """Version 0 has no pattern type: all is LITERAL."""
     authorized.skip_unless_offered("CreateAcls", version)
-    wanted = VALID if version else {key: value for key, value in VALID.items() if key != "resource_pattern_type"}
-    answer = root.send(CreateAclsRequest(creations=[AclCreation(**wanted)]), version)
-    assert [(each.error_code, each.error_message) for each in answer.results] == [(NONE, "")]
+    fields = VALID if version else {key: value for key, value in VALID.items() if key != "resource_pattern_type"}
+    answer = root.send(CreateAclsRequest(creations=[AclCreation(**fields)]), version)
+    assert [(result.error_code, result.error_message) for result in answer.results] == [(NONE, "")]
     acl = Binding(READ, TOPIC, "t", "User:bob")
     create(root, acl)
     every = EVERY if version else {key: value for key, value in EVERY.items() if key != "pattern_type_filter"}
-    found = root.send(DescribeAclsRequest(**every), version)
-    assert (found.error_code, found.error_message) == (NONE, "")
-    ((resource, (one,)),) = ((each, each.acls) for each in found.resources)
+    description = root.send(DescribeAclsRequest(**every), version)
+    assert (description.error_code, description.error_message) == (NONE, "")
+    ((resource, (one,)),) = ((row, row.acls) for row in description.resources)
     assert (resource.resource_type, resource.resource_name, resource.pattern_type) == (TOPIC, "t", LITERAL)
     assert (one.principal, one.host, one.operation, one.permission_type) == ("User:bob", "*", READ, ALLOW)
     (result,) = root.send(DeleteAclsRequest(filters=[DeleteAclsFilter(**every)]), version).filter_results
@@ -85,16 +85,16 @@ def test_create_describe_and_delete(
 @pytest.mark.parametrize("name", ["x", "*", "User:bob", "a b", "ä/ü", "x" * 300, ".."])
 def test_any_name_is_accepted(acls: Acls, root: Wire, resource_type: int, pattern: int, name: str) -> None:
     """Names and operations are not checked against the resource type."""
-    found = created(
+    result = created(
         root, resource_type=resource_type, resource_pattern_type=pattern, resource_name=name, operation=ALTER
     )
-    assert found == (NONE, "")
+    assert result == (NONE, "")
 
 
 def test_the_same_acl_twice(acls: Acls, root: Wire) -> None:
     request = CreateAclsRequest(creations=[AclCreation(**VALID)] * 2)
     for _ in range(2):
-        assert [each.error_code for each in root.send(request, 3).results] == [NONE, NONE]
+        assert [result.error_code for result in root.send(request, 3).results] == [NONE, NONE]
     create(root, Binding(READ, TOPIC, "t", "User:bob"))
     assert described(root) == [Binding(READ, TOPIC, "t", "User:bob")]
 
@@ -102,7 +102,7 @@ def test_the_same_acl_twice(acls: Acls, root: Wire) -> None:
 def test_each_creation_has_a_result_of_its_own(acls: Acls, root: Wire) -> None:
     creations = [AclCreation(**VALID), AclCreation(**(VALID | {"resource_name": ""})), AclCreation(**VALID)]
     results = root.send(CreateAclsRequest(creations=creations), 3).results
-    assert [each.error_code for each in results] == [NONE, INVALID_REQUEST, NONE]
+    assert [result.error_code for result in results] == [NONE, INVALID_REQUEST, NONE]
     create(root, Binding(READ, TOPIC, "t", "User:bob"))
     assert len(described(root)) == 1
 
@@ -191,14 +191,14 @@ def test_networks_that_are_refused(acls: Acls, root: Wire, host: str, text: str)
 def test_hosts_that_are_stored(acls: Acls, root: Wire, host: str) -> None:
     assert created(root, host=host) == (NONE, "")
     create(root, Binding(READ, TOPIC, "t", "User:bob", host=host))
-    assert [each.host for each in described(root)] == [host]
+    assert [binding.host for binding in described(root)] == [host]
 
 
 @pytest.mark.parametrize("principal", ["User:*", "Group:x", "*:*", "User:", "User:a:b", ":x", "User:CN=x,OU=y"])
 def test_principals_that_are_stored(acls: Acls, root: Wire, principal: str) -> None:
     assert created(root, principal=principal) == (NONE, "")
     create(root, Binding(READ, TOPIC, "t", principal))
-    assert [each.principal for each in described(root)] == [principal]
+    assert [binding.principal for binding in described(root)] == [principal]
 
 
 FOO: Final = Binding(READ, TOPIC, "foo", "User:bob")
@@ -226,7 +226,9 @@ def stored(authorized: Authorized) -> Iterator[Wire]:
 
 
 def prefixes(name: str, *patterns: tuple[str, int]) -> set[Binding]:
-    return {each for each in STORED if (each.name, each.pattern) in patterns and each.resource_type == TOPIC}
+    return {
+        binding for binding in STORED if (binding.name, binding.pattern) in patterns and binding.resource_type == TOPIC
+    }
 
 
 FILTERS: Final = [
@@ -248,15 +250,15 @@ FILTERS: Final = [
     ({"resource_name_filter": "*", "pattern_type_filter": LITERAL}, {STORED[5]}),
     ({"resource_name_filter": "*", "pattern_type_filter": PREFIXED}, {STORED[6]}),
     ({"pattern_type_filter": MATCH}, set(STORED)),
-    ({"pattern_type_filter": LITERAL}, {each for each in STORED if each.pattern == LITERAL}),
-    ({"pattern_type_filter": PREFIXED}, {each for each in STORED if each.pattern == PREFIXED}),
+    ({"pattern_type_filter": LITERAL}, {binding for binding in STORED if binding.pattern == LITERAL}),
+    ({"pattern_type_filter": PREFIXED}, {binding for binding in STORED if binding.pattern == PREFIXED}),
     ({"principal_filter": "User:carol"}, {STORED[3], STORED[4]}),
     ({"principal_filter": "User:*"}, {STORED[1]}),
     ({"principal_filter": "User:Bob"}, set()),
     ({"host_filter": "10.1.1.1"}, {STORED[5]}),
     ({"host_filter": "10.0.0.0/8"}, {STORED[4]}),
-    ({"host_filter": "*"}, {each for each in STORED if each.host == "*"}),
-    ({"operation": READ}, {each for each in STORED if each.operation == READ}),
+    ({"host_filter": "*"}, {binding for binding in STORED if binding.host == "*"}),
+    ({"operation": READ}, {binding for binding in STORED if binding.operation == READ}),
     ({"operation": ALL}, {STORED[2]}),
     ({"permission_type": DENY}, {STORED[1]}),
     ({"permission_type": ALLOW, "operation": WRITE}, set()),
@@ -268,14 +270,16 @@ FILTERS: Final = [
 
 @pytest.mark.parametrize(("asked", "expected"), FILTERS, ids=lambda value: str(value) if "filter" in str(value) else "")
 def test_filters_of_describe(stored: Wire, asked: dict[str, Any], expected: set[Binding]) -> None:
-    found = described(stored, **asked)
-    assert set(found) == expected
-    assert len(found) == len(expected)
+    bindings = described(stored, **asked)
+    assert set(bindings) == expected
+    assert len(bindings) == len(expected)
 
 
 def test_describe_has_one_entry_per_resource(stored: Wire) -> None:
     answer = stored.send(DescribeAclsRequest(**EVERY), 3)
-    patterns = [(each.resource_type, each.resource_name, each.pattern_type) for each in answer.resources]
+    patterns = [
+        (resource.resource_type, resource.resource_name, resource.pattern_type) for resource in answer.resources
+    ]
     assert len(patterns) == len(set(patterns)) == 8
 
 
@@ -283,7 +287,10 @@ def test_version_0_of_describe_is_literal(authorized: Authorized, stored: Wire) 
     authorized.skip_unless_offered("DescribeAcls", 0)
     asked = {key: value for key, value in EVERY.items() if key != "pattern_type_filter"}
     answer = stored.send(DescribeAclsRequest(**(asked | {"resource_name_filter": "foo"})), 0)
-    assert {(each.resource_type, each.resource_name) for each in answer.resources} == {(TOPIC, "foo"), (GROUP, "foo")}
+    assert {(resource.resource_type, resource.resource_name) for resource in answer.resources} == {
+        (TOPIC, "foo"),
+        (GROUP, "foo"),
+    }
 
 
 @pytest.mark.parametrize("field", FILTER_CODES)
@@ -302,7 +309,7 @@ def test_codes_out_of_range_in_filters(stored: Wire, field: str) -> None:
     text = {"operation": "Unknown entryFilter.", "permission_type": "Unknown entryFilter."}.get(
         field, "Unknown patternFilter."
     )
-    assert [(each.error_code, each.error_message) for each in results] == [(INVALID_REQUEST, text), (NONE, None)]
+    assert [(result.error_code, result.error_message) for result in results] == [(INVALID_REQUEST, text), (NONE, None)]
     assert set(described(stored)) == set(STORED)
 
 
@@ -327,7 +334,7 @@ def test_overlapping_filters_report_an_acl_twice(acls: Acls, root: Wire) -> None
     first, second = root.send(DeleteAclsRequest(filters=[by_name, by_user]), 3).filter_results
     assert {_binding(match) for match in first.matching_acls} == {STORED[0], STORED[1], STORED[4], STORED[7]}
     assert {_binding(match) for match in second.matching_acls} == {
-        each for each in STORED if each.principal == "User:bob"
+        binding for binding in STORED if binding.principal == "User:bob"
     }
 
 
@@ -337,10 +344,10 @@ def test_deleting_nothing(acls: Acls, root: Wire) -> None:
 
 
 def test_acls_of_one_request_are_many(acls: Acls, root: Wire) -> None:
-    wanted = [Binding(READ, TOPIC, f"t{number}", f"User:u{number % 7}") for number in range(500)]
-    assert {each.error_code for each in root.send(create_request(wanted), 3).results} == {NONE}
-    create(root, *wanted)
-    assert sorted(described(root)) == sorted(wanted)
+    bindings = [Binding(READ, TOPIC, f"t{number}", f"User:u{number % 7}") for number in range(500)]
+    assert {result.error_code for result in root.send(create_request(bindings), 3).results} == {NONE}
+    create(root, *bindings)
+    assert sorted(described(root)) == sorted(bindings)
 
 
 def _binding(match: Any) -> Binding:

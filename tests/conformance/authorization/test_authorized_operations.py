@@ -52,21 +52,21 @@ def send(wire: Wire, api: str, version: int, **fields: Any) -> Any:
 
 def by_metadata(wire: Wire, names: Names, version: int) -> int:
     topics = [{"name": names.topics[0]}]
-    (found,) = send(wire, "Metadata", version, topics=topics, include_topic_authorized_operations=True)["topics"]
-    return int(found["topic_authorized_operations"])
+    (topic,) = send(wire, "Metadata", version, topics=topics, include_topic_authorized_operations=True)["topics"]
+    return int(topic["topic_authorized_operations"])
 
 
 def by_describe_topic_partitions(wire: Wire, names: Names, version: int) -> int:
     topics = [{"name": names.topics[0]}]
     answer = send(wire, "DescribeTopicPartitions", version, topics=topics, response_partition_limit=10)
-    (found,) = answer["topics"]
-    return int(found["topic_authorized_operations"])
+    (topic,) = answer["topics"]
+    return int(topic["topic_authorized_operations"])
 
 
 def by_describe_groups(wire: Wire, names: Names, version: int) -> int:
     fields = {"groups": [names.group], "include_authorized_operations": True}
-    (found,) = send(wire, "DescribeGroups", version, **fields)["groups"]
-    return int(found["authorized_operations"])
+    (group,) = send(wire, "DescribeGroups", version, **fields)["groups"]
+    return int(group["authorized_operations"])
 
 
 def by_metadata_of_cluster(wire: Wire, names: Names, version: int) -> int:
@@ -98,7 +98,7 @@ ALL_OF_THEM: Final = [
 
 @pytest.mark.parametrize(("kind", "ask", "version"), ALL_OF_THEM)
 def test_without_rights(acls: Acls, resources: Resources, alice: Wire, kind: int, ask: Asked, version: int) -> None:
-    names = resources.names(given=("offsets",))
+    names = resources.names(existing=("offsets",))
     assert ask(alice, names, version) == (0 if kind == CLUSTER else NOT_ASKED)
 
 
@@ -106,13 +106,13 @@ def test_without_rights(acls: Acls, resources: Resources, alice: Wire, kind: int
 def test_with_all_rights(
     acls: Acls, resources: Resources, root: Wire, alice: Wire, kind: int, ask: Asked, version: int
 ) -> None:
-    names = resources.names(given=("offsets",))
+    names = resources.names(existing=("offsets",))
     assert ask(root, names, version) == FULL[kind] == bits(*POSSIBLE[kind])
     acls.allow("alice", ALL, kind, *names.of_type(kind))
     assert ask(alice, names, version) == FULL[kind]
 
 
-@pytest.mark.parametrize("operation", [each for each in OPERATIONS if each != DESCRIBE])
+@pytest.mark.parametrize("operation", [operation for operation in OPERATIONS if operation != DESCRIBE])
 @pytest.mark.parametrize(
     ("kind", "ask", "version"), [(TOPIC, *TOPICS[2]), (GROUP, *GROUPS[2]), (CLUSTER, *CLUSTERS[4])]
 )
@@ -120,16 +120,16 @@ def test_with_one_right(
     acls: Acls, resources: Resources, alice: Wire, kind: int, ask: Asked, version: int, operation: int
 ) -> None:
     """Implied operations are in the field; without DESCRIBE the field is not shown."""
-    names = resources.names(given=("offsets",))
+    names = resources.names(existing=("offsets",))
     name = names.of_type(kind)[0]
     acls.allow("alice", operation, kind, name)
-    found = {operation, IMPLIED.get(operation, operation)} & set(POSSIBLE[kind])
-    if DESCRIBE not in found:
+    operations = {operation, IMPLIED.get(operation, operation)} & set(POSSIBLE[kind])
+    if DESCRIBE not in operations:
         assert ask(alice, names, version) == (0 if kind == CLUSTER else NOT_ASKED)
     else:
-        assert ask(alice, names, version) == bits(*found)
+        assert ask(alice, names, version) == bits(*operations)
     acls.allow("alice", DESCRIBE, kind, name)
-    assert ask(alice, names, version) == bits(*found | {DESCRIBE})
+    assert ask(alice, names, version) == bits(*operations | {DESCRIBE})
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_with_one_right(
 )
 def test_denied_operations(acls: Acls, resources: Resources, alice: Wire, kind: int, ask: Asked, version: int) -> None:
     """A DENY implies nothing: deny ALTER leaves DESCRIBE, deny DESCRIBE hides all."""
-    names = resources.names(given=("offsets",))
+    names = resources.names(existing=("offsets",))
     name = names.of_type(kind)[0]
     acls.allow("alice", ALL, kind, name)
     acls.deny("alice", ALTER_CONFIGS, kind, name)
@@ -149,7 +149,7 @@ def test_denied_operations(acls: Acls, resources: Resources, alice: Wire, kind: 
 
 
 def test_fields_that_are_not_asked(acls: Acls, resources: Resources, root: Wire) -> None:
-    names = resources.names(given=("offsets",))
+    names = resources.names(existing=("offsets",))
     answer = send(root, "Metadata", 10, topics=[{"name": names.topics[0]}])
     assert answer["cluster_authorized_operations"] == NOT_ASKED
     assert answer["topics"][0]["topic_authorized_operations"] == NOT_ASKED
@@ -165,12 +165,12 @@ def test_groups_of_the_consumer_protocol(acls: Acls, resources: Resources, root:
     acls.allow("alice", DESCRIBE, TOPIC, *names.topics)
     for version in (0, 1):
         fields: dict[str, Any] = {"group_ids": [names.group], "include_authorized_operations": True}
-        (found,) = send(root, "ConsumerGroupDescribe", version, **fields)["groups"]
-        assert found["authorized_operations"] == FULL[GROUP]
-        (found,) = send(alice, "ConsumerGroupDescribe", version, **fields)["groups"]
-        assert found["authorized_operations"] == bits(READ, DESCRIBE)
-        (found,) = send(alice, "ConsumerGroupDescribe", version, group_ids=[names.group])["groups"]
-        assert found["authorized_operations"] == NOT_ASKED
+        (group,) = send(root, "ConsumerGroupDescribe", version, **fields)["groups"]
+        assert group["authorized_operations"] == FULL[GROUP]
+        (group,) = send(alice, "ConsumerGroupDescribe", version, **fields)["groups"]
+        assert group["authorized_operations"] == bits(READ, DESCRIBE)
+        (group,) = send(alice, "ConsumerGroupDescribe", version, group_ids=[names.group])["groups"]
+        assert group["authorized_operations"] == NOT_ASKED
     member.leave()
 
 
@@ -181,8 +181,8 @@ def test_share_groups(acls: Acls, resources: Resources, root: Wire, alice: Wire)
     acls.allow("alice", DELETE, GROUP, names.group)
     acls.allow("alice", DESCRIBE, TOPIC, *names.topics)
     fields: dict[str, Any] = {"group_ids": [names.group], "include_authorized_operations": True}
-    (found,) = send(root, "ShareGroupDescribe", 1, **fields)["groups"]
-    assert found["authorized_operations"] == FULL[GROUP]
-    (found,) = send(alice, "ShareGroupDescribe", 1, **fields)["groups"]
-    assert found["authorized_operations"] == bits(DELETE, DESCRIBE)
+    (group,) = send(root, "ShareGroupDescribe", 1, **fields)["groups"]
+    assert group["authorized_operations"] == FULL[GROUP]
+    (group,) = send(alice, "ShareGroupDescribe", 1, **fields)["groups"]
+    assert group["authorized_operations"] == bits(DELETE, DESCRIBE)
     member.leave()

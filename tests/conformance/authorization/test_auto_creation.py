@@ -27,14 +27,14 @@ UNKNOWN_TOPIC = 3
 
 
 def asked(wire: Wire, name: str, version: int = 12, **fields: Any) -> int:
-    given = {"topics": [{"name": name}]} | fields
-    answer = plain(wire.send(request("Metadata", given), version), version)
+    all_fields = {"topics": [{"name": name}]} | fields
+    answer = plain(wire.send(request("Metadata", all_fields), version), version)
     (topic,) = answer["topics"]
     return int(topic["error_code"])
 
 
 def exists(wire: Wire, name: str) -> bool:
-    """Whether the topic is there, by now or after a moment."""
+    """Return whether the topic is there, by now or after a moment."""
     for _ in range(20):
         if asked(wire, name, allow_auto_topic_creation=False) == 0:
             return True
@@ -108,26 +108,26 @@ def test_create_topics_of_missing_topics(acls: Acls, resources: Resources, root:
     acls.allow("alice", DESCRIBE_CONFIGS, TOPIC, shown)
     topics = [{"name": name, "num_partitions": 2, "replication_factor": 1} for name in (shown, hidden)]
     answer = plain(alice.send(request("CreateTopics", {"topics": topics, "timeout_ms": 5000}), 7), 7)
-    found = {topic["name"]: topic for topic in answer["topics"]}
+    rows = {topic["name"]: topic for topic in answer["topics"]}
     for name in (shown, hidden):
-        assert (found[name]["error_code"], found[name]["error_message"]) == (0, None)
-        assert found[name]["topic_id"] != bytes(16)
+        assert (rows[name]["error_code"], rows[name]["error_message"]) == (0, None)
+        assert rows[name]["topic_id"] != bytes(16)
         assert exists(root, name)
-    assert found[shown]["topic_config_error_code"] == 0
-    assert (found[shown]["num_partitions"], found[shown]["replication_factor"]) == (2, 1)
-    assert found[shown]["configs"]
-    assert found[hidden]["topic_config_error_code"] == NO_TOPIC
-    assert (found[hidden]["num_partitions"], found[hidden]["replication_factor"]) == (-1, -1)
-    assert not found[hidden]["configs"]
+    assert rows[shown]["topic_config_error_code"] == 0
+    assert (rows[shown]["num_partitions"], rows[shown]["replication_factor"]) == (2, 1)
+    assert rows[shown]["configs"]
+    assert rows[hidden]["topic_config_error_code"] == NO_TOPIC
+    assert (rows[hidden]["num_partitions"], rows[hidden]["replication_factor"]) == (-1, -1)
+    assert not rows[hidden]["configs"]
 
 
 def test_create_topics_that_is_only_validated(acls: Acls, resources: Resources, root: Wire, alice: Wire) -> None:
     (name,) = resources.names(topics=False).topics
     topics = [{"name": name, "num_partitions": 2, "replication_factor": 1}]
     fields = {"topics": topics, "timeout_ms": 5000, "validate_only": True}
-    (found,) = plain(alice.send(request("CreateTopics", fields), 7), 7)["topics"]
-    assert (found["error_code"], found["error_message"]) == (NO_TOPIC, "Authorization failed.")
+    (topic,) = plain(alice.send(request("CreateTopics", fields), 7), 7)["topics"]
+    assert (topic["error_code"], topic["error_message"]) == (NO_TOPIC, "Authorization failed.")
     acls.allow("alice", CREATE, TOPIC, name)
-    (found,) = plain(alice.send(request("CreateTopics", fields), 7), 7)["topics"]
-    assert (found["error_code"], found["topic_config_error_code"]) == (0, NO_TOPIC)
+    (topic,) = plain(alice.send(request("CreateTopics", fields), 7), 7)["topics"]
+    assert (topic["error_code"], topic["topic_config_error_code"]) == (0, NO_TOPIC)
     assert not exists(root, name)

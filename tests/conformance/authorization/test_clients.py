@@ -273,9 +273,9 @@ LIBRARIES: Final = (
 
 @pytest.fixture(params=LIBRARIES, ids=str)
 def library(request: pytest.FixtureRequest) -> Library:
-    found = request.param
-    assert isinstance(found, Library)
-    return found
+    parameter = request.param
+    assert isinstance(parameter, Library)
+    return parameter
 
 
 @pytest.fixture

@@ -36,22 +36,22 @@ def test_topics_of_a_transaction(acls: Acls, resources: Resources, root: Wire, a
     acls.allow("alice", DESCRIBE, TRANSACTIONAL_ID, producer.transactional_id)
     acls.allow("alice", DESCRIBE, TOPIC, shown.name)
     fields = {"transactional_ids": [producer.transactional_id]}
-    (found,) = send(alice, "DescribeTransactions", 0, **fields)["transaction_states"]
-    assert found["error_code"] == 0
-    assert [topic["topic"] for topic in found["topics"]] == [shown.name]
-    (found,) = send(root, "DescribeTransactions", 0, **fields)["transaction_states"]
-    assert {topic["topic"] for topic in found["topics"]} == {shown.name, hidden.name}
+    (transaction,) = send(alice, "DescribeTransactions", 0, **fields)["transaction_states"]
+    assert transaction["error_code"] == 0
+    assert [topic["topic"] for topic in transaction["topics"]] == [shown.name]
+    (transaction,) = send(root, "DescribeTransactions", 0, **fields)["transaction_states"]
+    assert {topic["topic"] for topic in transaction["topics"]} == {shown.name, hidden.name}
     producer.end(commit=False)
 
 
 def test_an_unknown_transactional_id(acls: Acls, resources: Resources, alice: Wire) -> None:
     names = resources.names(topics=False)
     fields = {"transactional_ids": [names.transactional_id]}
-    (found,) = send(alice, "DescribeTransactions", 0, **fields)["transaction_states"]
-    assert found["error_code"] == 53
+    (transaction,) = send(alice, "DescribeTransactions", 0, **fields)["transaction_states"]
+    assert transaction["error_code"] == 53
     acls.allow("alice", DESCRIBE, TRANSACTIONAL_ID, names.transactional_id)
-    (found,) = send(alice, "DescribeTransactions", 0, **fields)["transaction_states"]
-    assert found["error_code"] == 105
+    (transaction,) = send(alice, "DescribeTransactions", 0, **fields)["transaction_states"]
+    assert transaction["error_code"] == 105
 
 
 def test_deletion_of_a_missing_topic_needs_no_delete(acls: Acls, resources: Resources, alice: Wire) -> None:
@@ -77,13 +77,13 @@ def test_topics_of_a_consumer_group(acls: Acls, resources: Resources, root: Wire
     acls.allow("alice", READ, GROUP, names.group)
     acls.allow("alice", DESCRIBE, TOPIC, names.topics[0])
     fields: dict[str, Any] = {"group_ids": [names.group], "include_authorized_operations": True}
-    (found,) = send(alice, "ConsumerGroupDescribe", version, **fields)["groups"]
+    (group,) = send(alice, "ConsumerGroupDescribe", version, **fields)["groups"]
     expected = "The group has described topic(s) that the client is not authorized to describe."
-    assert (found["error_code"], found["error_message"]) == (NO_TOPIC, expected)
-    assert (found["members"], found["authorized_operations"]) == ([], NOT_ASKED)
+    assert (group["error_code"], group["error_message"]) == (NO_TOPIC, expected)
+    assert (group["members"], group["authorized_operations"]) == ([], NOT_ASKED)
     acls.allow("alice", DESCRIBE, TOPIC, names.topics[1])
-    (found,) = send(alice, "ConsumerGroupDescribe", version, **fields)["groups"]
-    assert (found["error_code"], len(found["members"])) == (0, 1)
+    (group,) = send(alice, "ConsumerGroupDescribe", version, **fields)["groups"]
+    assert (group["error_code"], len(group["members"])) == (0, 1)
     member.leave()
 
 
@@ -95,13 +95,13 @@ def test_topics_of_a_share_group(acls: Acls, resources: Resources, root: Wire, a
     acls.allow("alice", READ, GROUP, names.group)
     acls.allow("alice", DESCRIBE, TOPIC, names.topics[0])
     fields: dict[str, Any] = {"group_ids": [names.group], "include_authorized_operations": True}
-    (found,) = send(alice, "ShareGroupDescribe", 1, **fields)["groups"]
+    (group,) = send(alice, "ShareGroupDescribe", 1, **fields)["groups"]
     expected = "The group has described topic(s) that the client is not authorized to describe."
-    assert (found["error_code"], found["error_message"]) == (NO_TOPIC, expected)
-    assert (found["members"], found["authorized_operations"]) == ([], NOT_ASKED)
+    assert (group["error_code"], group["error_message"]) == (NO_TOPIC, expected)
+    assert (group["members"], group["authorized_operations"]) == ([], NOT_ASKED)
     acls.allow("alice", DESCRIBE, TOPIC, names.topics[1])
-    (found,) = send(alice, "ShareGroupDescribe", 1, **fields)["groups"]
-    assert (found["error_code"], len(found["members"])) == (0, 1)
+    (group,) = send(alice, "ShareGroupDescribe", 1, **fields)["groups"]
+    assert (group["error_code"], len(group["members"])) == (0, 1)
     member.leave()
 
 
@@ -153,9 +153,9 @@ def _with_ids(row: Probe, names: Names) -> list[int]:
 
 def _values(fields: Any) -> list[Any]:
     if isinstance(fields, dict):
-        return [value for each in fields.values() for value in _values(each)]
+        return [value for field in fields.values() for value in _values(field)]
     if isinstance(fields, list):
-        return [value for each in fields for value in _values(each)]
+        return [value for field in fields for value in _values(field)]
     return [fields]
 
 
@@ -173,7 +173,7 @@ BY_ID: Final = [
 def test_unknown_topic_ids(
     authorized: Authorized, acls: Acls, resources: Resources, alice: Wire, row: Probe, permitted: bool
 ) -> None:
-    """Everybody sees that an id is unknown: there is no name that ACLs could be about."""
+    """All users see that an id is unknown: there is no name that ACLs could be about."""
     names = resources.names(topics=False)
     names = names._replace(ids={name: uuid.uuid4().bytes for name in names.topics})
     acls.create(*rights("alice", row, names, len(row.checks) - 1))

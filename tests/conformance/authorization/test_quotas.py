@@ -78,7 +78,7 @@ class Quotas:
         if not entries:
             return
         answers = self._wire.send(AlterClientQuotasRequest(entries=entries), 1).entries
-        assert [(each.error_code, each.error_message) for each in answers] == [(NONE, None)] * len(entries)
+        assert [(result.error_code, result.error_message) for result in answers] == [(NONE, None)] * len(entries)
         if self._wire.is_kafka:
             time.sleep(0.3)  # Apache Kafka applies them after its answer
 
@@ -90,8 +90,8 @@ class Quotas:
         answer = self._wire.send(DescribeClientQuotasRequest(components=parts, strict=strict), 1)
         assert answer.error_code == NONE, answer.error_message
         return {
-            frozenset((part.entity_type, part.entity_name) for part in each.entity): each.values[0].value
-            for each in answer.entries
+            frozenset((part.entity_type, part.entity_name) for part in entry.entity): entry.values[0].value
+            for entry in answer.entries
         }
 
 

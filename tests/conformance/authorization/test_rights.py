@@ -43,12 +43,12 @@ def offered(authorized: Authorized, row: Probe) -> int:
 
 
 def versions(authorized: Authorized, row: Probe) -> list[int]:
-    """Return the versions of a row that the broker has, and skip the test if there is none."""
+    """Return the versions of a row that the broker has, and skip the test if it has none."""
     first, last = authorized.versions(row.api)
-    found = [version for version in row.versions if first <= version <= last]
-    if not found:
+    shared = [version for version in row.versions if first <= version <= last]
+    if not shared:
         pytest.skip(f"this broker has versions {first} to {last} of {row.api}")
-    return found
+    return shared
 
 
 def assert_denied(answer: Any, check: Check, names: Names) -> None:
@@ -82,7 +82,7 @@ def test_without_rights(authorized: Authorized, resources: Resources, acls: Acls
     for version in versions(authorized, row):
         for number, check in enumerate(row.checks):
             with acls.for_case(version, check):
-                names = resources.names(given=row.given)
+                names = resources.names(existing=row.existing)
                 acls.create(*rights("alice", row, names, number))
                 answer = ask(alice, row, version, names)
                 assert_denied(answer, check, names)
@@ -90,8 +90,8 @@ def test_without_rights(authorized: Authorized, resources: Resources, acls: Acls
                 if version < _FIRST_IN_KAFKA_4.get(api_named(row.api).key, 0) and key not in recorded():
                     continue
                 if recorded()[key] is not None:
-                    found = normalized(answer, signs(names))
-                    assert matches(found, recorded()[key]), f"{found}\n{recorded()[key]}"
+                    actual = normalized(answer, signs(names))
+                    assert matches(actual, recorded()[key]), f"{actual}\n{recorded()[key]}"
 
 
 @pytest.mark.parametrize("row", PROBES, ids=str)
@@ -100,7 +100,7 @@ def test_with_exactly_the_rights_needed(
 ) -> None:
     for version in versions(authorized, row):
         with acls.for_case(version):
-            names = resources.names(given=row.given)
+            names = resources.names(existing=row.existing)
             acls.create(*rights("alice", row, names))
             assert_permitted(ask(alice, row, version, names), row, names)
 
@@ -118,13 +118,13 @@ def test_some_of_several_resources_are_denied(
         if expected is None:
             continue
         with acls.for_case(version):
-            names = resources.names(3, given=row.given)
+            names = resources.names(3, existing=row.existing)
             acls.create(*rights("alice", row, partly(row, names, slice(1, 2))))
-            found = [list(each) for each in rows(ask(alice, row, version, names), check.path, signs(names))]
+            actual = [list(entry) for entry in rows(ask(alice, row, version, names), check.path, signs(names))]
             if expected["ordered"]:
-                assert found == expected["rows"]
+                assert actual == expected["rows"]
             else:
-                assert sorted(found) == sorted(expected["rows"])
+                assert sorted(actual) == sorted(expected["rows"])
 
 
 @pytest.mark.parametrize("row", [row for row in PROBES if any(check.code == HIDDEN for check in row.checks)], ids=str)
@@ -132,10 +132,10 @@ def test_lists_leave_out_what_is_hidden(
     authorized: Authorized, resources: Resources, acls: Acls, alice: Wire, row: Probe
 ) -> None:
     version = offered(authorized, row)
-    names = resources.names(3, given=row.given)
+    names = resources.names(3, existing=row.existing)
     shown = partly(row, names, slice(1, 2))
     acls.create(*rights("alice", row, shown))
-    (check,) = (each for each in row.checks if each.code == HIDDEN)
+    (check,) = (check for check in row.checks if check.code == HIDDEN)
     answer = ask(alice, row, version, names)
     values = values_at(answer, check.path)
     by_id = check.path.endswith("topic_id")
@@ -177,7 +177,7 @@ def test_other_forms_of_the_rights(
     version = offered(authorized, row)
     for change in CHANGES:
         with acls.for_case(change.__name__):
-            names = resources.names(given=row.given)
+            names = resources.names(existing=row.existing)
             acls.create(*map(change, rights("alice", row, names)))
             assert_permitted(ask(alice, row, version, names), row, names)
 
@@ -192,7 +192,7 @@ def test_operations_that_imply_the_right(
             if operation in (ALL, check.operation):
                 continue
             with acls.for_case(check, operation):
-                names = resources.names(given=row.given)
+                names = resources.names(existing=row.existing)
                 checks = list(row.checks)
                 checks[number] = check._replace(operation=operation)
                 acls.create(*rights("alice", row._replace(checks=tuple(checks)), names))
@@ -206,7 +206,7 @@ def test_all_other_operations_are_not_enough(
     version = offered(authorized, row)
     for number, check in enumerate(row.checks):
         with acls.for_case(check):
-            names = resources.names(given=row.given)
+            names = resources.names(existing=row.existing)
             enough = {*GRANTED_BY[check.operation], *(op for op, kind in check.instead if kind == check.resource_type)}
             others = [
                 Binding(operation, check.resource_type, name, "User:alice")
@@ -215,7 +215,9 @@ def test_all_other_operations_are_not_enough(
                 for name in names.of_type(check.resource_type)
             ]
             strangers = [
-                each for acl in rights("alice", row._replace(checks=(check,)), names) for each in rights_of_others(acl)
+                other
+                for acl in rights("alice", row._replace(checks=(check,)), names)
+                for other in rights_of_others(acl)
             ]
             acls.create(*dict.fromkeys([*rights("alice", row, names, number), *others, *strangers]))
             assert_denied(ask(alice, row, version, names), check, names)
@@ -223,18 +225,18 @@ def test_all_other_operations_are_not_enough(
 
 def rights_of_others(acl: Binding) -> list[Binding]:
     """Return rights of other users and hosts, and on names that only look alike: they do not count either."""
-    found = [
+    bindings = [
         *(acl._replace(principal=principal) for principal in ("User:bob", "User:Alice", "Group:alice", "User:a*")),
         *(acl._replace(host=host) for host in ("127.0.0.2", "10.0.0.0/8", "localhost")),
     ]
     if acl.resource_type != CLUSTER:
-        found += [
+        bindings += [
             acl._replace(name=acl.name[:-1]),
             acl._replace(name=acl.name + "x", pattern=PREFIXED),
             acl._replace(name="*", pattern=PREFIXED),
             acl._replace(name=acl.name[:-1] + "*"),
         ]
-    return found
+    return bindings
 
 
 def literal_deny(acl: Binding) -> Binding:
@@ -249,10 +251,10 @@ def test_a_deny_on_top(authorized: Authorized, resources: Resources, acls: Acls,
     """Every ALLOW is there, also more specific ones; other users and the super user are not concerned."""
     version = offered(authorized, row)
     for number, check in enumerate(row.checks):
-        earlier = [each for each in row.checks[:number] if each.resource_type == check.resource_type]
+        earlier = [previous for previous in row.checks[:number] if previous.resource_type == check.resource_type]
         for change in DENIES:
             with acls.for_case(check, change.__name__):
-                names = resources.names(given=row.given)
+                names = resources.names(existing=row.existing)
                 allowed = rights("alice", row, names)
                 denied = [
                     change(Binding(check.operation, check.resource_type, name, "User:alice", DENY))
@@ -271,7 +273,7 @@ def test_rights_that_are_enough_instead(
     for number, check in enumerate(row.checks):
         for instead in check.instead:
             with acls.for_case(check, instead):
-                names = resources.names(given=row.given)
+                names = resources.names(existing=row.existing)
                 operation, resource_type = instead
                 others = [
                     other for place, other in enumerate(row.checks) if place != number and instead not in other.instead
@@ -291,7 +293,7 @@ def test_super_users(
     if user == "ANONYMOUS" and row.api == "CreateDelegationToken":
         pytest.skip("needs a login")
     version = offered(authorized, row)
-    names = resources.names(given=row.given)
+    names = resources.names(existing=row.existing)
     acls.create(
         *dict.fromkeys(
             Binding(ALL, check.resource_type, name, "User:*", DENY)
@@ -312,7 +314,7 @@ def test_super_users(
         for row in PROBES
         if any(check.code == 29 and check.resource_type == 2 for check in row.checks)
         and "id" not in row.about
-        and not row.given
+        and not row.existing
     ],
     ids=str,
 )

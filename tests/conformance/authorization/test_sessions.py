@@ -21,13 +21,13 @@ _MEMBER: Final = "BBBBBBBBBBBBBBBBBBBBBQ"
 
 def fetch(wire: Wire, session: int, epoch: int, *topics: Topic, version: int = 16) -> Any:
     partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}
-    wanted = [
+    rows = [
         {"topic_id": topic.id} | {"partitions": [partition]}
         if version >= 13
         else {"topic": topic.name, "partitions": [partition]}
         for topic in topics
     ]
-    fields = {"max_wait_ms": 0, "min_bytes": 0, "session_id": session, "session_epoch": epoch, "topics": wanted}
+    fields = {"max_wait_ms": 0, "min_bytes": 0, "session_id": session, "session_epoch": epoch, "topics": rows}
     if version < 15:
         fields["replica_id"] = -1
     return plain(wire.send(request("Fetch", fields), version), version)
@@ -139,7 +139,7 @@ def test_a_member_of_a_classic_group(acls: Acls, resources: Resources, alice: Wi
 
 def share_fetch(wire: Wire, group: str, epoch: int, *topics: Topic, **fields: Any) -> Any:
     parts = [{"partition_index": 0, "acknowledgement_batches": []}]
-    wanted = {
+    body = {
         "group_id": group,
         "member_id": _MEMBER,
         "share_session_epoch": epoch,
@@ -150,19 +150,19 @@ def share_fetch(wire: Wire, group: str, epoch: int, *topics: Topic, **fields: An
         "batch_size": 10,
         "topics": [{"topic_id": topic.id, "partitions": parts} for topic in topics],
     }
-    return plain(wire.send(request("ShareFetch", wanted | fields), 1), 1)
+    return plain(wire.send(request("ShareFetch", body | fields), 1), 1)
 
 
 def acknowledge(wire: Wire, group: str, epoch: int, *topics: Topic, first: int = 0) -> Any:
     batch = {"first_offset": first, "last_offset": first, "acknowledge_types": [1]}
     parts = [{"partition_index": 0, "acknowledgement_batches": [batch]}]
-    wanted = {
+    fields = {
         "group_id": group,
         "member_id": _MEMBER,
         "share_session_epoch": epoch,
         "topics": [{"topic_id": topic.id, "partitions": parts} for topic in topics],
     }
-    return plain(wire.send(request("ShareAcknowledge", wanted), 1), 1)
+    return plain(wire.send(request("ShareAcknowledge", fields), 1), 1)
 
 
 def test_share_sessions(acls: Acls, resources: Resources, root: Wire, alice: Wire) -> None:
@@ -183,7 +183,7 @@ def test_share_sessions(acls: Acls, resources: Resources, root: Wire, alice: Wir
         answer = share_fetch(alice, group, epoch)
         epoch += 1
         assert answer["error_code"] == 0
-        acquired = [part for each in answer["responses"] for part in each["partitions"] if part["acquired_records"]]
+        acquired = [part for topic in answer["responses"] for part in topic["partitions"] if part["acquired_records"]]
         if acquired:
             break
     assert acquired

@@ -263,41 +263,41 @@ def _in_all(row: Probe, version: int, offers: Sequence[dict[int, tuple[int, int]
     key = api_named(row.api).key
     if row.api == "Produce" and version < 3:
         return False
-    return all(key in each and each[key][0] <= version <= each[key][1] for each in offers)
+    return all(key in versions and versions[key][0] <= version <= versions[key][1] for versions in offers)
 
 
 def outcome(step: Step, names: Names, answer: Any) -> Any:
     """Return what of an answer has to be equal on all brokers: what says which rights there are, and whole refusals."""
     marks = signs(names)
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for check in step.row.checks:
         if check.code == HIDDEN:
             ours = [marks[value] for value in values_at(answer, check.path) if value in marks]
-            found[check.path] = sorted(ours)
+            result[check.path] = sorted(ours)
         elif check.code == EMPTY:
-            found[check.path] = bool(values_at(answer, check.path))
+            result[check.path] = bool(values_at(answer, check.path))
         else:
-            found[check.path] = sorted(rows(answer, check.path, marks))
+            result[check.path] = sorted(rows(answer, check.path, marks))
     codes = set(error_codes(answer))
-    found["codes"] = sorted(codes)
+    result["codes"] = sorted(codes)
     if not step.row.checks:
-        found["bits"] = sorted(_bits(answer))
+        result["bits"] = sorted(_bits(answer))
     if codes - {0} and codes <= DENIED:
-        found["answer"] = normalized(answer, marks)
-    return found
+        result["answer"] = normalized(answer, marks)
+    return result
 
 
 def _bits(answer: Any) -> list[tuple[str, int]]:
     """Return the bit fields by resource; a group that is reported as missing has none."""
     if isinstance(answer, list):
-        return [each for value in answer for each in _bits(value)]
+        return [pair for value in answer for pair in _bits(value)]
     if not isinstance(answer, dict):
         return []
     label = str(answer.get("name") or answer.get("group_id") or "")
     if answer.get("error_code") == GROUP_ID_NOT_FOUND:
         return []
-    found = [(label, value) for key, value in answer.items() if key.endswith("authorized_operations")]
-    return found + [each for value in answer.values() for each in _bits(value)]
+    bits = [(label, value) for key, value in answer.items() if key.endswith("authorized_operations")]
+    return bits + [pair for value in answer.values() for pair in _bits(value)]
 
 
 def wrong_bits(step: Step, answer: Any, rules: Rules) -> str | None:
@@ -331,10 +331,10 @@ def run(
             target.change(created, deleted)
         step = walk.step()
         answers = [target.ask(step) for target in targets]
-        found = _difference(walk, step, targets, answers)
-        if found:
+        difference = _difference(walk, step, targets, answers)
+        if difference:
             acls = "\n".join(f"    {acl}" for acl in walk.acls)
-            differences.append(f"seed {seed}, request {number}, {step}\n{found}\nACLs:\n{acls}")
+            differences.append(f"seed {seed}, request {number}, {step}\n{difference}\nACLs:\n{acls}")
             report(differences[-1])
             if stop_at_first:
                 break
@@ -353,9 +353,9 @@ def _difference(walk: Walk, step: Step, targets: Sequence[Target], answers: Sequ
         if wrong:
             return f"{target.name} contradicts the rules: {wrong}\n{answer}"
     outcomes = [outcome(step, target.names(step), answer) for target, answer in zip(targets, answers, strict=True)]
-    for target, each in zip(targets[1:], outcomes[1:], strict=True):
-        if not _alike(outcomes[0], each):
-            return f"{targets[0].name}: {outcomes[0]}\n{target.name}: {each}"
+    for target, other in zip(targets[1:], outcomes[1:], strict=True):
+        if not _alike(outcomes[0], other):
+            return f"{targets[0].name}: {outcomes[0]}\n{target.name}: {other}"
     return None
 
 
@@ -381,22 +381,22 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--all", action="store_true", help="go on after a difference")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     targets: list[Target] = []
-    if given.ottla:
-        host, _, ports = given.ottla.rpartition(":")
+    if arguments.ottla:
+        host, _, ports = arguments.ottla.rpartition(":")
         assert host in ("127.0.0.1", "localhost"), "the users' ACLs are for clients on 127.0.0.1"
         plaintext, sasl = map(int, ports.split(","))
         targets.append(Target("Ottla", connected({"PLAINTEXT": plaintext, "SASL": sasl}, is_kafka=False)))
-    if given.kafka:
-        targets.append(Target("Apache Kafka", connected(listener_ports(given.kafka), is_kafka=True)))
+    if arguments.kafka:
+        targets.append(Target("Apache Kafka", connected(listener_ports(arguments.kafka), is_kafka=True)))
     if not targets:
         parser.error("--ottla or --kafka is required")
     begun = time.monotonic()
-    differences = run(targets, given.requests, given.seed, print, stop_at_first=not given.all)
+    differences = run(targets, arguments.requests, arguments.seed, print, stop_at_first=not arguments.all)
     for target in targets:
         target.close()
-    print(f"{given.requests} requests, {len(differences)} differences, {time.monotonic() - begun:.0f} s")  # noqa: T201
+    print(f"{arguments.requests} requests, {len(differences)} differences, {time.monotonic() - begun:.0f} s")  # noqa: T201
     return 1 if differences else 0
 
 

@@ -188,9 +188,9 @@ def list_offset(
 
 @pytest.fixture(scope="session")
 def brokers(request: pytest.FixtureRequest) -> Iterator[Brokers]:
-    given = request.config.getoption("--kafka-cluster")
-    if given:
-        yield KafkaNodes(Path(given))
+    directory = request.config.getoption("--kafka-cluster")
+    if directory:
+        yield KafkaNodes(Path(directory))
         return
     if request.config.getoption("--broker"):
         pytest.skip("needs three brokers: --kafka-cluster")

@@ -29,15 +29,15 @@ def coordinated_by(cluster: Cluster, kind: int, node_id: int) -> str:
 
 def coordinator_of(cluster: Cluster, kind: int, key: str) -> int:
     """Return the broker that coordinates a key, once there is one."""
-    found: list[Any] = []
+    coordinators: list[Any] = []
 
     def is_found() -> bool:
         request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
-        found[:] = cluster[1].send(request, 6).coordinators
-        return bool(found[0].error_code == NONE)
+        coordinators[:] = cluster[1].send(request, 6).coordinators
+        return bool(coordinators[0].error_code == NONE)
 
     cluster.wait(is_found)
-    return int(found[0].node_id)
+    return int(coordinators[0].node_id)
 
 
 def _elects_preferred_leaders(cluster: Cluster, topic: str) -> bool:

@@ -15,8 +15,8 @@ from .conftest import Cluster, partition_of
 
 def added(cluster: Cluster, topic: str, count: int, *assignments: list[int]) -> tuple[str, str | None]:
     """Return the error and its message."""
-    wanted = [CreatePartitionsAssignment(broker_ids=replicas) for replicas in assignments]
-    row = CreatePartitionsTopic(name=topic, count=count, assignments=wanted)
+    new_partitions = [CreatePartitionsAssignment(broker_ids=replicas) for replicas in assignments]
+    row = CreatePartitionsTopic(name=topic, count=count, assignments=new_partitions)
     (result,) = cluster[1].send(CreatePartitionsRequest(topics=[row], timeout_ms=10_000), 3).results
     return name_of(result.error_code), result.error_message
 

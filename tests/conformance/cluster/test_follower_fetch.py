@@ -89,8 +89,8 @@ def test_a_log_that_diverges(cluster: Cluster) -> None:
         (7, 2, ("OFFSET_OUT_OF_RANGE", -1, -1)),
     ]:
         row = fetch(cluster[1], topic, offset, replica=2, last_fetched_epoch=last_epoch)
-        found = (error(row), row.diverging_epoch.epoch, row.diverging_epoch.end_offset)
-        assert found == expected, (last_epoch, offset)
+        actual = (error(row), row.diverging_epoch.epoch, row.diverging_epoch.end_offset)
+        assert actual == expected, (last_epoch, offset)
 
 
 def test_offsets_outside_of_the_log(cluster: Cluster) -> None:

@@ -32,8 +32,8 @@ def end_of_epoch(
     row = OffsetForLeaderPartition(partition=0, leader_epoch=epoch, current_leader_epoch=current_epoch)
     place = OffsetForLeaderTopic(topic=topic.name, partitions=[row])
     answer = wire.send(OffsetForLeaderEpochRequest(replica_id=replica, topics=[place]), 4)
-    (found,) = answer.topics[0].partitions
-    return name_of(found.error_code), found.leader_epoch, found.end_offset
+    (end,) = answer.topics[0].partitions
+    return name_of(end.error_code), end.leader_epoch, end.end_offset
 
 
 def test_list_offsets_at_a_follower(cluster: Cluster) -> None:
@@ -143,8 +143,8 @@ def test_producers_at_a_follower(cluster: Cluster) -> None:
 def test_share_requests_at_a_follower(cluster: Cluster) -> None:
     topic = cluster.topic([1, 2])
     member = ShareMember(cluster[2], "share-requests-at-a-follower")
-    found = member.fetch(topic, 0)[0]
-    assert (found.error, found.acquired) == ("NOT_LEADER_OR_FOLLOWER", [])
+    partition = member.fetch(topic, 0)[0]
+    assert (partition.error, partition.acquired) == ("NOT_LEADER_OR_FOLLOWER", [])
     text = "This server does not host this topic-partition."
     assert member.acknowledged(topic, (0, 0, ACCEPT)) == ("UNKNOWN_TOPIC_OR_PARTITION", text)
 

@@ -58,8 +58,8 @@ def test_the_group_id_is_checked_before_the_session_timeout(cluster: Cluster) ->
 
 def initialized(wire: Wire, transactional_id: str, **fields: int) -> str:
     """Return the error of InitProducerId."""
-    wanted: dict[str, Any] = {"transactional_id": transactional_id, "transaction_timeout_ms": 60_000} | fields
-    return name_of(wire.send(InitProducerIdRequest(**wanted), 5).error_code)
+    body: dict[str, Any] = {"transactional_id": transactional_id, "transaction_timeout_ms": 60_000} | fields
+    return name_of(wire.send(InitProducerIdRequest(**body), 5).error_code)
 
 
 @pytest.mark.parametrize("version", [3, 4, 5])

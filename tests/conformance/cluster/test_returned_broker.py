@@ -14,8 +14,8 @@ def test_it_leads_again_where_it_is_preferred(cluster: Cluster) -> None:
     assert partition_of(cluster.described(topic.name), 0).leader_id == 1
     cluster.start(3)
     cluster.wait_for_isr(topic.name, 1, 2, 3)
-    wanted = TopicPartitions(topic=topic.name, partitions=[0])
-    request = ElectLeadersRequest(election_type=0, topic_partitions=[wanted], timeout_ms=10_000)
+    partitions = TopicPartitions(topic=topic.name, partitions=[0])
+    request = ElectLeadersRequest(election_type=0, topic_partitions=[partitions], timeout_ms=10_000)
     (result,) = cluster[1].send(request, 2).replica_election_results
     (row,) = result.partition_result
     assert (name_of(row.error_code), row.error_message) == ("NONE", None)

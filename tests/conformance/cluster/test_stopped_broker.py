@@ -50,8 +50,11 @@ def elect(cluster: Cluster, kind: int, topic: str, *indexes: int) -> list[tuple[
     answer = cluster[1].send(request, 2)
     assert answer.error_code == 0
     (result,) = answer.replica_election_results
-    found = {each.partition_id: (name_of(each.error_code), each.error_message) for each in result.partition_result}
-    return [found[index] for index in indexes]
+    outcomes = {
+        partition.partition_id: (name_of(partition.error_code), partition.error_message)
+        for partition in result.partition_result
+    }
+    return [outcomes[index] for index in indexes]
 
 
 def shown(row: Any) -> tuple[str, int, int, list[int], list[int], list[int]]:

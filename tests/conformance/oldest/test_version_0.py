@@ -58,8 +58,8 @@ def name(broker: Wire) -> str:
     name = f"t-{uuid.uuid4().hex[:12]}"
     deadline = time.monotonic() + SETTLED_S
     while time.monotonic() < deadline:
-        found = described(broker, name)
-        if found.error_code == NONE and found.partitions and listed(broker, name).error_code == NONE:
+        topic = described(broker, name)
+        if topic.error_code == NONE and topic.partitions and listed(broker, name).error_code == NONE:
             return name
         time.sleep(0.05)
     raise AssertionError(f"{name} has no leader")
@@ -73,14 +73,14 @@ def produce(broker: Wire, name: str, *, acks: int = 1, partition: int = 0) -> An
 
 
 def listed(broker: Wire, name: str, timestamp: int = -1, count: int = 10, partition: int = 0) -> Any:
-    wanted = ListOffsetsPartition(partition_index=partition, timestamp=timestamp, max_num_offsets=count)
-    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=[wanted])])
+    row = ListOffsetsPartition(partition_index=partition, timestamp=timestamp, max_num_offsets=count)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=[row])])
     return broker.send(request, 0).topics[0].partitions[0]
 
 
 def fetched(broker: Wire, name: str, offset: int, partition: int = 0) -> Any:
-    wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
-    request = FetchRequest(max_wait_ms=10, min_bytes=0, topics=[FetchTopic(topic=name, partitions=[wanted])])
+    row = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
+    request = FetchRequest(max_wait_ms=10, min_bytes=0, topics=[FetchTopic(topic=name, partitions=[row])])
     return broker.send(request, 0).responses[0].partitions[0]
 
 
@@ -101,11 +101,11 @@ def committed(broker: Wire, group: str, name: str, partition: int = 0) -> tuple[
 
 def test_topic_that_is_being_created_has_no_leader(broker: Wire, release: str) -> None:
     """Ottla creates it first, so that it has its leader; Kafka from 1.0 on answers UNKNOWN_TOPIC_OR_PARTITION."""
-    found = described(broker, f"t-{uuid.uuid4().hex[:12]}")
+    topic = described(broker, f"t-{uuid.uuid4().hex[:12]}")
     if release:
-        assert (found.error_code, found.partitions) == (LEADER_NOT_AVAILABLE, [])
+        assert (topic.error_code, topic.partitions) == (LEADER_NOT_AVAILABLE, [])
     else:
-        assert found.error_code in (NONE, UNKNOWN_TOPIC_OR_PARTITION)
+        assert topic.error_code in (NONE, UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def test_produce_and_fetch(broker: Wire, name: str) -> None:

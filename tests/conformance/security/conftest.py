@@ -129,17 +129,17 @@ def set_scram_password(broker: Secured, user: str, password: str) -> None:
             name=user, mechanism=number, iterations=4096, salt=b"salt" * 4, salted_password=salted
         )
         results = wire.send(AlterUserScramCredentialsRequest(upsertions=[upsertion]), 0).results
-        assert [each.error_code for each in results] == [NONE]
+        assert [result.error_code for result in results] == [NONE]
     wire.close()
 
 
 @pytest.fixture(scope="session")
 def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    given = request.config.getoption("--secured-kafka")
-    if request.config.getoption("--broker") and not given:
+    option = request.config.getoption("--secured-kafka")
+    if request.config.getoption("--broker") and not option:
         pytest.skip("--secured-kafka names an Apache Kafka with these listeners")
-    if given:
-        port, _, directory = given.partition(":")
+    if option:
+        port, _, directory = option.partition(":")
         broker = Secured(listener_ports(int(port)), Path(directory), is_kafka=True)
         set_scram_password(broker, "scram", "scram-secret")
         time.sleep(0.5)  # Apache Kafka applies credentials after its answer

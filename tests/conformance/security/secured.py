@@ -53,7 +53,7 @@ def make_certificates(directory: Path) -> None:
 
 def configs(certificates: Path, ports: Mapping[str, int]) -> dict[str, str]:
     """Return the configs of the broker, without those of a controller."""
-    found = {
+    settings = {
         "listeners": ",".join(f"{name}://127.0.0.1:{ports[name]}" for name in LISTENERS),
         "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in LISTENERS.items()),
         "ssl.keystore.type": "PEM",
@@ -71,7 +71,7 @@ def configs(certificates: Path, ports: Mapping[str, int]) -> dict[str, str]:
     users = " ".join(f'user_{name}="{password}"' for name, password in USERS.items())
     for listener in ("sasl", "short", "sasltls"):
         prefix = f"listener.name.{listener}"
-        found |= {
+        settings |= {
             f"{prefix}.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
             f"{prefix}.plain.sasl.jaas.config": (
                 f'{_MODULES}.plain.PlainLoginModule required username="broker" password="broker-secret" {users};'
@@ -83,7 +83,7 @@ def configs(certificates: Path, ports: Mapping[str, int]) -> dict[str, str]:
             ),
             f"{prefix}.oauthbearer.sasl.server.callback.handler.class": _UNSECURED,
         }
-    return found
+    return settings
 
 
 def write_key_store(path: Path) -> Path:
@@ -105,13 +105,13 @@ def main(directory: Path, port: int) -> None:
     """Write the certificates, and print the configs for `bench/reference/kafka start`."""
     make_certificates(directory)
     ports = listener_ports(port)
-    found = configs(directory, ports)
-    found["listeners"] += f",CONTROLLER://127.0.0.1:{port + 1}"
-    found["advertised.listeners"] = configs(directory, ports)["listeners"]
-    found["listener.security.protocol.map"] += ",CONTROLLER:PLAINTEXT"
-    found["connection.failed.authentication.delay.ms"] = "0"
-    found["delegation.token.secret.key"] = "secret"
-    for name, value in found.items():
+    settings = configs(directory, ports)
+    settings["listeners"] += f",CONTROLLER://127.0.0.1:{port + 1}"
+    settings["advertised.listeners"] = configs(directory, ports)["listeners"]
+    settings["listener.security.protocol.map"] += ",CONTROLLER:PLAINTEXT"
+    settings["connection.failed.authentication.delay.ms"] = "0"
+    settings["delegation.token.secret.key"] = "secret"
+    for name, value in settings.items():
         print(f"{name}={value}")  # noqa: T201
 
 

@@ -47,9 +47,9 @@ def serial(secured: Secured, listener: str = "TLS") -> Any:
     wire = SecuredWire(secured, listener, context)
     tls = wire.socket()
     assert isinstance(tls, ssl.SSLSocket)
-    found = tls.getpeercert(binary_form=True)
+    certificate = tls.getpeercert(binary_form=True)
     wire.close()
-    return found
+    return certificate
 
 
 def new_store(secured: Secured, directory: Path, *names: str, common_name: str = "broker") -> Path:
@@ -140,7 +140,7 @@ def test_description_of_the_configs_of_a_listener(plain: SecuredWire) -> None:
     resource = DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=None)
     request = DescribeConfigsRequest(resources=[resource], include_synonyms=True, include_documentation=True)
     rows = {row.name: row for row in plain.send(request, 4).results[0].configs}
-    found = {
+    described = {
         name.removeprefix("listener.name.short."): (
             row.value,
             row.read_only,
@@ -153,7 +153,7 @@ def test_description_of_the_configs_of_a_listener(plain: SecuredWire) -> None:
         for name, row in rows.items()
         if name.startswith("listener.name.short.plain.") or name == "listener.name.short.sasl.enabled.mechanisms"
     }
-    assert found == {
+    assert described == {
         "plain.sasl.jaas.config": (
             *(None, True, 4, True, 9, None),
             [("listener.name.short.plain.sasl.jaas.config", None, 4)],

@@ -77,10 +77,10 @@ def with_confluent_kafka(broker: Secured, way: Way, topic: str) -> bytes:
     assert failed == [None]
     consumer = confluent_kafka.Consumer({**configs, "group.id": topic, "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
-    found = consumer.poll(30)
+    message = consumer.poll(30)
     consumer.close()
-    assert found is not None
-    value = found.value()
+    assert message is not None
+    value = message.value()
     assert isinstance(value, bytes)
     return value
 
@@ -142,10 +142,10 @@ def with_aiokafka(broker: Secured, way: Way, topic: str) -> bytes:
         await producer.stop()
         consumer = aiokafka.AIOKafkaConsumer(topic, group_id=topic, auto_offset_reset="earliest", **configs)
         await consumer.start()
-        found = await asyncio.wait_for(consumer.getone(), 30)
+        record = await asyncio.wait_for(consumer.getone(), 30)
         await consumer.stop()
-        assert isinstance(found.value, bytes)
-        return found.value
+        assert isinstance(record.value, bytes)
+        return record.value
 
     return asyncio.run(run())
 

@@ -238,11 +238,11 @@ def test_an_expired_token(alice: SecuredWire, connect: Connect) -> None:
 
 def test_describe(alice: SecuredWire) -> None:
     made = create(alice, -1, "bob", "carol")
-    found = described(alice)[made.token_id]
-    assert (found.principal_name, found.token_requester_principal_name) == ("alice", "alice")
-    assert (found.issue_timestamp, found.expiry_timestamp) == (made.issue_timestamp_ms, made.expiry_timestamp_ms)
-    assert (found.max_timestamp, found.hmac) == (made.max_timestamp_ms, made.hmac)
-    assert sorted(renewer.principal_name for renewer in found.renewers) == ["bob", "carol"]
+    token = described(alice)[made.token_id]
+    assert (token.principal_name, token.token_requester_principal_name) == ("alice", "alice")
+    assert (token.issue_timestamp, token.expiry_timestamp) == (made.issue_timestamp_ms, made.expiry_timestamp_ms)
+    assert (token.max_timestamp, token.hmac) == (made.max_timestamp_ms, made.hmac)
+    assert sorted(renewer.principal_name for renewer in token.renewers) == ["bob", "carol"]
     for name in ("alice", "bob", "carol"):
         assert made.token_id in described(alice, name)
     assert made.token_id not in described(alice, "mallory")

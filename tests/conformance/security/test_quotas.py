@@ -38,7 +38,7 @@ def quota(connect: Connect) -> Iterator[Callable[[str], None]]:
 
 
 def is_throttled(wire: SecuredWire) -> bool:
-    """Whether one of some requests is throttled."""
+    """Return whether one of some requests is throttled."""
     request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[])
     return any(wire.send(request, 11).throttle_time_ms > 0 for _ in range(300))
 

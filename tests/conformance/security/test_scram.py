@@ -68,7 +68,7 @@ def test_an_unknown_user(connect: Connect, secured: Secured, mechanism: str) -> 
     if not secured.is_kafka:
         assert answer.error_code == NONE
         _, again = first(connect, mechanism, client.first)
-        salts = [each.auth_bytes.decode().split(",")[1:] for each in (answer, again)]
+        salts = [response.auth_bytes.decode().split(",")[1:] for response in (answer, again)]
         assert salts[0] == salts[1]
         answer = wire.authenticate(client.final(answer.auth_bytes))
     assert_refused(wire, answer, REFUSED.format(mechanism))

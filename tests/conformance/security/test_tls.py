@@ -175,15 +175,15 @@ def test_a_client_with_tls_on_a_listener_without(secured: Secured, caplog: pytes
 
 
 def read_to_end(plain: socket.socket) -> bytes:
-    found = b""
+    data = b""
     while True:
         try:
             more: Any = plain.recv(100)
         except ConnectionResetError:
-            return found
+            return data
         if not more:
-            return found
-        found += more
+            return data
+        data += more
 
 
 def test_listener_with_a_name_and_outdated_protocols(

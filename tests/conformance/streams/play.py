@@ -147,7 +147,7 @@ class Play:
 
     def entering(self, member: str, **fields: Any) -> StreamsGroupHeartbeatRequest:
         """A heartbeat that joins, right in every field but for `fields`."""
-        wanted: dict[str, Any] = {
+        body: dict[str, Any] = {
             "rebalance_timeout_ms": 30_000,
             "topology": Topology(epoch=self.topology_epoch, subtopologies=self.topology),
             "active_tasks": [],
@@ -155,7 +155,7 @@ class Play:
             "warmup_tasks": [],
             "process_id": f"process-{member}",
         }
-        return self.request(member, 0, **(wanted | fields))
+        return self.request(member, 0, **(body | fields))
 
     def enter(self, member: str, **fields: Any) -> Any:
         notes = "".join(f" {name}={_short(value)}" for name, value in fields.items() if name in _NOTED)
@@ -171,13 +171,13 @@ class Play:
     ) -> Any:
         """A heartbeat; `owns` are the active tasks that it reports, None reports nothing."""
         epoch = self.epochs.get(member, 0) if epoch is None else epoch
-        told = ""
+        owned = ""
         if owns is not None:
             fields |= {"active_tasks": rows(owns), "standby_tasks": rows(standby or {}), "warmup_tasks": []}
-            told = f" owns {roles(fields['active_tasks'], fields['standby_tasks'], [])}"
+            owned = f" owns {roles(fields['active_tasks'], fields['standby_tasks'], [])}"
         notes = "".join(f" {name}={_short(value)}" for name, value in fields.items() if name in _NOTED)
         return self._act(
-            member, self.request(member, epoch, **_plain(fields)), f"{member} beat epoch={epoch}{told}{notes}"
+            member, self.request(member, epoch, **_plain(fields)), f"{member} beat epoch={epoch}{owned}{notes}"
         )
 
     def quit(self, member: str, epoch: int = -1, **fields: Any) -> Any:
@@ -206,7 +206,7 @@ class Play:
             self.endpoints[member] = answer.endpoint_information_epoch
         self.note(line)
         self.log()
-        self.note(f"  {member} <- {self.said(answer)}")
+        self.note(f"  {member} <- {self.text_of(answer)}")
         return answer
 
     def note(self, line: str) -> None:
@@ -222,17 +222,17 @@ class Play:
 
     def await_log(self) -> None:
         """Wait for records that a timer writes."""
-        found: list[str] = []
+        records: list[str] = []
 
         def come() -> bool:
-            found.extend(self.reader.records())
-            return bool(found)
+            records.extend(self.reader.records())
+            return bool(records)
 
         wait_for(come)
-        found.extend(self.reader.records())
-        self.note(f"  log {'; '.join(found)}")
+        records.extend(self.reader.records())
+        self.note(f"  log {'; '.join(records)}")
 
-    def said(self, answer: Any) -> str:
+    def text_of(self, answer: Any) -> str:
         if answer.error_code != NONE:
             assert (answer.member_id, answer.member_epoch, answer.heartbeat_interval_ms) == ("", 0, 0)
             assert answer.status == []
@@ -271,7 +271,7 @@ class Play:
         if value is None:
             return f"{name}{member} tombstone"
         assert version == 0 or not kind.startswith(tuple(_KINDS))
-        told: dict[str, Callable[[], str]] = {
+        texts: dict[str, Callable[[], str]] = {
             "Metadata": lambda: (
                 f"{value.epoch} validated={value.validated_topology_epoch}"
                 f" {'hash' if value.metadata_hash else 'no hash'}"
@@ -291,7 +291,7 @@ class Play:
             "CurrentMemberAssignment": lambda: _current(value),
             "Topology": lambda: f"epoch={value.epoch} {' '.join(map(_subtopology, value.subtopologies))}",
         }
-        return f"{name}{member} {told[kind]() if kind in told else ''}".strip()
+        return f"{name}{member} {texts[kind]() if kind in texts else ''}".strip()
 
 
 _KINDS: Final = {
@@ -351,26 +351,28 @@ def _current(value: Any) -> str:
         f"epoch={value.member_epoch} prev={value.previous_member_epoch} {STATES.get(value.state, value.state)} "
         f"{roles(value.active_tasks, value.standby_tasks, value.warmup_tasks, epochs=True)}"
     )
-    given = roles(
+    returned = roles(
         value.active_tasks_pending_revocation,
         value.standby_tasks_pending_revocation,
         value.warmup_tasks_pending_revocation,
         epochs=True,
     )
-    return text if given == "nothing" else f"{text} gives back {given}"
+    return text if returned == "nothing" else f"{text} gives back {returned}"
 
 
 def _subtopology(row: Any) -> str:
     parts = [f"{row.subtopology_id} reads {','.join(row.source_topics)}"]
     parts += [f"writes {','.join(row.repartition_sink_topics)}"] if row.repartition_sink_topics else []
-    parts += [f"repartition {_info(each)}" for each in row.repartition_source_topics]
-    parts += [f"changelog {_info(each)}" for each in row.state_changelog_topics]
-    parts += [f"copartition {each.source_topics} {each.repartition_source_topics}" for each in row.copartition_groups]
+    parts += [f"repartition {_info(topic)}" for topic in row.repartition_source_topics]
+    parts += [f"changelog {_info(topic)}" for topic in row.state_changelog_topics]
+    parts += [
+        f"copartition {group.source_topics} {group.repartition_source_topics}" for group in row.copartition_groups
+    ]
     return f"({' '.join(parts)})"
 
 
 def _info(row: Any) -> str:
-    configs = ",".join(f"{each.key}={each.value}" for each in row.topic_configs)
+    configs = ",".join(f"{config.key}={config.value}" for config in row.topic_configs)
     return f"{row.name}/{row.partitions}/{row.replication_factor}[{configs}]"
 
 

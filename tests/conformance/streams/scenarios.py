@@ -35,7 +35,7 @@ def grow(wire: Wire, topic: str, count: int) -> None:
 
 
 def has(status: int) -> Callable[[Any], bool]:
-    return lambda answer: any(each.status_code == status for each in answer.status)
+    return lambda answer: any(row.status_code == status for row in answer.status)
 
 
 def lacks(status: int) -> Callable[[Any], bool]:
@@ -206,8 +206,8 @@ def descriptions_of_members(wire: Wire, make_topic: TopicFactory) -> Play:
             f"  {member.member_id} {member.instance_id} {member.rack_id} {member.client_id} {member.topology_epoch}"
             f" {member.process_id} {member.user_endpoint and member.user_endpoint.port}"
             f" {sorted((tag.key, tag.value) for tag in member.client_tags)}"
-            f" {[(each.subtopology_id, each.partition, each.offset) for each in member.task_offsets]}"
-            f" {[(each.subtopology_id, each.partition, each.offset) for each in member.task_end_offsets]}"
+            f" {[(row.subtopology_id, row.partition, row.offset) for row in member.task_offsets]}"
+            f" {[(row.subtopology_id, row.partition, row.offset) for row in member.task_end_offsets]}"
         )
     play.enter("A")
     play.enter("A", process_id="process-A")
@@ -296,7 +296,7 @@ def standbys(wire: Wire, make_topic: TopicFactory) -> Play:
 
 @scenario
 def a_returned_task_comes_back_as_a_standby(wire: Wire, make_topic: TopicFactory) -> Play:
-    """What a member has just confirmed to have given back is assigned to it in another role one heartbeat later only."""
+    """A task that a member has just given back is assigned to it in another role only one heartbeat later."""
     play = Play(wire, make_topic)
     changelog = play.name("store")
     play.topology = [
@@ -352,9 +352,9 @@ def word_count(wire: Wire, make_topic: TopicFactory) -> Play:
     play.settle("A", lacks(3))
     play.state()
     group = play.state()
-    for each in group.topology.subtopologies:
-        topics = [*each.repartition_source_topics, *each.state_changelog_topics]
-        play.note(f"  {each.subtopology_id} {[(row.name, row.partitions, row.replication_factor) for row in topics]}")
+    for part in group.topology.subtopologies:
+        topics = [*part.repartition_source_topics, *part.state_changelog_topics]
+        play.note(f"  {part.subtopology_id} {[(row.name, row.partitions, row.replication_factor) for row in topics]}")
     play.beat("A", owns={"0": [0, 1, 2], "1": [0, 1, 2]})
     play.beat("A", owns={"0": [0, 1, 2], "5": [0]})
     play.beat("A", owns={"0": [0, 7]})

@@ -35,7 +35,7 @@ def topics_of(play: Play) -> list[str]:
 def test_every_topic_of_the_topology_must_be_visible(play: Play, acls: Acls) -> None:
     source, changelog = topics_of(play)
     acls.allow("alice", DESCRIBE, TOPIC, source)
-    assert play.said(play.wire.send(play.entering("A"), 1)) == "TOPIC_AUTHORIZATION_FAILED None"
+    assert play.text_of(play.wire.send(play.entering("A"), 1)) == "TOPIC_AUTHORIZATION_FAILED None"
     acls.allow("alice", DESCRIBE, TOPIC, changelog)  # it does not exist
     wait_for(lambda: play.wire.send(play.entering("A"), 1).error_code == 0)
 

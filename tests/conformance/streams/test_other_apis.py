@@ -163,11 +163,11 @@ def test_heartbeats_of_other_types(play: Play, is_empty: bool) -> None:
 def test_streams_members_in_groups_of_other_types(play: Play) -> None:
     group_id = play.group_id
     play.wire.send(joining(group_id, lines_of(play), member_id="m"), 1)
-    said = f"GROUP_ID_NOT_FOUND Group {group_id} is not a streams group."
+    message = f"GROUP_ID_NOT_FOUND Group {group_id} is not a streams group."
     for answer in (play.enter("A"), play.beat("A", epoch=1), play.quit("A")):
-        assert play.said(answer) == said
+        assert play.text_of(answer) == message
     play.wire.send(ConsumerGroupHeartbeatRequest(group_id=group_id, member_id="m", member_epoch=-1), 1)
-    assert play.said(play.enter("A")) == said
+    assert play.text_of(play.enter("A")) == message
     described = play.wire.send(StreamsGroupDescribeRequest(group_ids=[group_id, "", "g-nobody"]), 1).groups
     assert [(name_of(group.error_code), group.error_message) for group in described] == [
         ("GROUP_ID_NOT_FOUND", f"Group {group_id} is not a streams group."),
@@ -276,7 +276,7 @@ def test_what_the_first_member_tells(play: Play, is_converted: bool) -> None:
     assert member.user_endpoint.port == 7001
     assert (member.task_offsets, member.task_end_offsets) == ([], [])
 
-    def told() -> dict[str, tuple[list[int], list[int]]]:
+    def offsets() -> dict[str, tuple[list[int], list[int]]]:
         return {
             member.member_id: (
                 [row.offset for row in member.task_offsets],
@@ -286,10 +286,10 @@ def test_what_the_first_member_tells(play: Play, is_converted: bool) -> None:
         }
 
     play.beat("A", task_offsets={("0", 1): 6})
-    assert told() == {"A": ([6], [])}
+    assert offsets() == {"A": ([6], [])}
     answer = play.enter("B", user_endpoint=7002, task_offsets={("0", 1): 5}, task_end_offsets={("0", 1): 7})
     assert (answer.endpoint_information_epoch, answer.status) == (1, [])
-    assert told() == {"A": ([6], []), "B": ([5], [7])}
+    assert offsets() == {"A": ([6], []), "B": ([5], [7])}
 
 
 def test_a_static_member_joins_again_when_it_has_left(play: Play) -> None:
@@ -340,7 +340,7 @@ def test_commits(play: Play) -> None:
         (("X", 3), {}, "UNKNOWN_MEMBER_ID"),
         (("A", 3), {"version": 8}, "UNSUPPORTED_VERSION"),
     ]
-    assert [commit(play, *given, **more) for given, more, _ in cases] == [code for *_, code in cases]
+    assert [commit(play, *arguments, **more) for arguments, more, _ in cases] == [code for *_, code in cases]
     play.quit("A")
     play.quit("B")
     assert commit(play, "", -1) == "NONE"
@@ -377,7 +377,7 @@ def test_commits_in_transactions(broker: Wire, make_topic: TopicFactory, commit_
 def test_fetching_offsets(play: Play) -> None:
     play.enter("A")
     cases = [(None, -1), ("", -1), ("A", 2), ("A", 1), ("A", 3), ("X", 2)]
-    assert [fetch(play, *each) for each in cases] == [
+    assert [fetch(play, *arguments) for arguments in cases] == [
         "NONE",
         "UNKNOWN_MEMBER_ID",
         "NONE",
@@ -455,7 +455,7 @@ def test_heartbeats_that_are_not_right(play: Play, fields: dict[str, Any], messa
     request = play.entering("A")
     for name, value in fields.items():
         setattr(request, name, value)
-    assert play.said(play.wire.send(request, 1)) == f"INVALID_REQUEST {message}"
+    assert play.text_of(play.wire.send(request, 1)) == f"INVALID_REQUEST {message}"
 
 
 def test_offsets_of_one_task_twice(play: Play) -> None:

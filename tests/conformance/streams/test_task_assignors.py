@@ -95,9 +95,9 @@ def playing(wire: Wire, **configs: str) -> Play:
 @pytest.fixture
 def wire(request: pytest.FixtureRequest) -> Iterator[Wire]:
     """A broker with the assignors "sticky" and "mock"."""
-    given = request.config.getoption("--broker")
-    if given:
-        host, _, port = given.rpartition(":")
+    address = request.config.getoption("--broker")
+    if address:
+        host, _, port = address.rpartition(":")
         wire = Wire((host, int(port)), is_kafka=True)
         if altered(wire, "probe", "mock")[0] == INVALID_CONFIG:
             wire.close()
@@ -214,7 +214,7 @@ def test_the_default_of_a_group_is_the_name_of_the_first_class(last: Wire) -> No
 def test_an_assignor_that_fails_fails_the_heartbeat_and_changes_nothing(
     last: Wire, tag: str, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What the heartbeat returns is what Apache Kafka returns with a Java class that raises the same."""
+    """The heartbeat returns the same as that of Apache Kafka with a Java class that raises the same."""
     play = playing(last)
     play.enter("A")
     play.lines.clear()

@@ -56,9 +56,9 @@ def playing(wire: Wire) -> Play:
 @pytest.fixture
 def play(request: pytest.FixtureRequest) -> Iterator[Play]:
     """A group without members, at a broker with the plug-in."""
-    given = request.config.getoption("--broker")
-    if given:
-        host, _, port = given.rpartition(":")
+    address = request.config.getoption("--broker")
+    if address:
+        host, _, port = address.rpartition(":")
         wire = Wire((host, int(port)), is_kafka=True)
         missing = "The broker has no streams group topology description plugin configured."
         if update(wire, "g", "A").error_message == missing:
@@ -151,7 +151,7 @@ def test_a_description_is_wanted_once_and_given_to_who_asks(play: Play) -> None:
 def test_descriptions_that_are_refused(play: Play) -> None:
     group_id = play.group_id
     play.enter("A")
-    for given, code, text in (
+    for arguments, code, text in (
         (("", "A"), "INVALID_REQUEST", None),
         ((group_id, ""), "INVALID_REQUEST", None),
         (("g-nowhere", "A"), "GROUP_ID_NOT_FOUND", None),
@@ -163,8 +163,8 @@ def test_descriptions_that_are_refused(play: Play) -> None:
         ),
         ((group_id, "A", 0, description(node_type=0)), "INVALID_REQUEST", "Unknown topology node type: 0"),
     ):
-        answer = update(play.wire, *given)
-        assert name_of(answer.error_code) == code, given
+        answer = update(play.wire, *arguments)
+        assert name_of(answer.error_code) == code, arguments
         assert text in (None, answer.error_message)
 
 

@@ -1,4 +1,4 @@
-"""What streams groups do, action by action: responses and records are those of Apache Kafka, which `record` wrote down."""
+"""Streams groups, action by action: responses and records are those of Apache Kafka, which `record` wrote down."""
 
 from pathlib import Path
 

@@ -59,7 +59,7 @@ def main() -> int:
         kafka = nodes.addresses if nodes else _addresses(options.kafka)
         if nodes and options.stop:
             brokers = OttlaBrokers(start_cluster(len(kafka), stack))
-            clusters = [stack.enter_context(closing(Cluster(each))) for each in (brokers, nodes)]
+            clusters = [stack.enter_context(closing(Cluster(source))) for source in (brokers, nodes)]
             sides = _sides(brokers.addresses, kafka, stack)
             unequal = run_without_a_broker(sides, clusters, options.seed, options.requests, print, options.history)
         else:

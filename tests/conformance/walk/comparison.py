@@ -50,7 +50,7 @@ _NAMES: Final = (
 )
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<![\w-])[\w-]{22}(?![\w-])")
 _NOT_ACQUIRED: Final = re.compile(r"(batch is not in the acquired state|offset is not acquired)|The (batch|offset)\b")
-"""What differs between the texts for a batch and for its offsets, one of which Apache Kafka keeps."""
+"""The differing part of the texts for a batch and for its offsets, one of which Apache Kafka keeps."""
 _BATCH_CRC: Final = slice(17, 21)
 _BATCH_ATTRIBUTES: Final = 22
 _BATCH_TIMES: Final = slice(27, 43)

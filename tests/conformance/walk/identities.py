@@ -43,7 +43,7 @@ class Identities:
         return self._pairs[alias.category][alias.number][side]
 
     def alias(self, field: str, value: Any, side: int) -> object:
-        """Return the alias of the value of a field; the value itself if it is none of a broker's."""
+        """Return the alias of the value of a field; the value itself if it is not one of a broker."""
         category = CATEGORIES[field]
         for number, pair in enumerate(self._pairs.get(category, ())):
             if pair[side] == value:

@@ -67,7 +67,7 @@ def initialize(
 
 
 class Sharing:
-    """What the members of share groups know."""
+    """The sessions and acquired records that the members of share groups know."""
 
     def __init__(self, rng: random.Random, identities: Identities) -> None:
         self._rng = rng
@@ -180,7 +180,9 @@ class Sharing:
                 count = last - first + 1 if rng.random() < 0.2 else 1
                 drawn_types = [rng.choice(types) for _ in range(count)]
                 if rng.random() < 0.9:
-                    drawn_types = [_ACCEPT if each == _RENEW else each for each in drawn_types]
+                    drawn_types = [
+                        _ACCEPT if acknowledge_type == _RENEW else acknowledge_type for acknowledge_type in drawn_types
+                    ]
                 batches.append(
                     Draft(kind, {"first_offset": first, "last_offset": last, "acknowledge_types": drawn_types})
                 )
@@ -192,11 +194,11 @@ class Sharing:
         if version < 2:
             return
         types = {
-            each
+            acknowledge_type
             for topic in fields["topics"]
             for partition in topic.fields["partitions"]
             for batch in partition.fields["acknowledgement_batches"]
-            for each in batch.fields["acknowledge_types"]
+            for acknowledge_type in batch.fields["acknowledge_types"]
         }
         fields["is_renew_ack"] = (_RENEW in types) != (self._rng.random() < 0.03)
         if fields["is_renew_ack"] and "max_records" in fields and self._rng.random() < 0.9:
@@ -224,9 +226,9 @@ class Sharing:
         for topic in answer["responses"]:
             alias = self._identities.alias("topic_id", topic["topic_id"], 0)
             for row in topic["partitions"]:
-                for each in row.get("acquired_records", ()):
+                for batch in row.get("acquired_records", ()):
                     ranges = acquired.setdefault((alias, row["partition_index"]), [])
-                    ranges.append((each["first_offset"], each["last_offset"]))
+                    ranges.append((batch["first_offset"], batch["last_offset"]))
 
     def _forget_acknowledged(self, topics: Sequence[Draft], acquired: dict[Place, list[tuple[int, int]]]) -> None:
         for topic in topics:

@@ -44,10 +44,10 @@ def test_two_equal_brokers_do_not_differ(sides: list[Side], profile: str) -> Non
 def test_two_equal_clusters_do_not_differ() -> None:
     with ExitStack() as stack:
         brokers = [OttlaBrokers(start_cluster(3, stack)) for _ in range(2)]
-        clusters = [stack.enter_context(closing(Cluster(each))) for each in brokers]
+        clusters = [stack.enter_context(closing(Cluster(cluster))) for cluster in brokers]
         sides = [
-            stack.enter_context(closing(Side(str(at), each.addresses, is_kafka=False)))
-            for at, each in enumerate(brokers)
+            stack.enter_context(closing(Side(str(at), cluster.addresses, is_kafka=False)))
+            for at, cluster in enumerate(brokers)
         ]
         assert run(sides, 1, 80, print) == []
         views = [topics_of(side, "__", node_id) for side in sides for node_id in side.addresses]
