@@ -142,7 +142,7 @@ def tools(authorized: Authorized) -> Iterator[Tools]:
 
 
 @pytest.mark.parametrize("words", COMMANDS)
-def test_the_same_lines(tools: Tools, words: str) -> None:
+def test_acls_command_prints_the_same_lines_as_kafkas_tool(tools: Tools, words: str) -> None:
     of_kafka = tools.outcome(tools.run_kafka(words))
     tools.prepare()
     assert tools.outcome(tools.run_ottla(words)) == of_kafka

@@ -196,7 +196,7 @@ def test_same_answer(scene: Scene, tool: str, command: str, words: str) -> None:
 
 @pytest.mark.parametrize("scope", ["--all-groups", "--group classic --group idle"])
 @pytest.mark.parametrize("export", ["", "--export"])
-def test_groups_with_members_hold_no_reset_back(scene: Scene, scope: str, export: str) -> None:
+def test_offsets_of_empty_groups_are_reset_although_others_have_members(scene: Scene, scope: str, export: str) -> None:
     where = ["--bootstrap-server", scene.bootstrap_servers]
     words = f"--reset-offsets {scope} --topic flights --to-earliest {export} --dry-run".split()
     theirs = normal(kafka(CONSUMER_GROUPS, [*where, *words]))
@@ -758,7 +758,7 @@ CLOSING = {
 
 
 @pytest.mark.parametrize("tool", CLOSING)
-def test_verifiable_clients_are_told_to_stop(scene: Scene, tool: str) -> None:
+def test_verifiable_clients_report_their_end_after_sigterm(scene: Scene, tool: str) -> None:
     """The last events after SIGTERM."""
     words, begun, count = CLOSING[tool]
     topic = fresh(scene)

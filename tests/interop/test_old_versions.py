@@ -52,7 +52,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, runner.Outco
 
 
 @pytest.mark.parametrize(("tier", "produce", "fetch"), TIERS, ids=[tier.name for tier, _, _ in TIERS])
-def test_as_to_an_old_broker(
+def test_old_client_uses_the_expected_versions(
     outcomes: dict[str, runner.Outcome], tier: Tier, produce: set[int], fetch: set[int]
 ) -> None:
     outcome = outcomes[tier.name]
