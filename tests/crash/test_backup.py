@@ -84,7 +84,7 @@ def backup_while_the_metadata_changes(data: Path, copy: Path) -> str:
     return done.stderr
 
 
-def test_a_backup_says_what_is_wrong_in_one_line(tmp_path: Path) -> None:
+def test_a_failed_backup_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     assert "has no metadata.db" in backup(tmp_path / "data", tmp_path / "copy", code=1)
     with EmbeddedBroker(data_dir=tmp_path / "real"):

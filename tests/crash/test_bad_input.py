@@ -49,7 +49,7 @@ def test_a_busy_port(tmp_path: Path) -> None:
     assert output == f"ottla: cannot listen on 127.0.0.1:{port}: Address already in use\n"
 
 
-def test_metrics_where_they_cannot_be(tmp_path: Path) -> None:
+def test_invalid_metrics_address_is_refused(tmp_path: Path) -> None:
     data = ("--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data"))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -59,7 +59,7 @@ def test_metrics_where_they_cannot_be(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("address", ["nonsense", "127.0.0.1:x", "127.0.0.1:99999", "no.such.host.invalid:0"])
-def test_an_address_that_is_none(tmp_path: Path, address: str) -> None:
+def test_invalid_address_is_refused(tmp_path: Path, address: str) -> None:
     refused("--listen", address, "--data-dir", str(tmp_path / "data"))
 
 
@@ -146,11 +146,11 @@ def test_a_damaged_checkpoint_is_written_again(tmp_path: Path, start: Start) -> 
         ("listeners=SASL_PLAINTEXT://127.0.0.1:0", "Ottla has no Kerberos (the default of sasl.enabled.mechanisms)"),
     ],
 )
-def test_a_config_that_is_none(tmp_path: Path, option: str, words: str) -> None:
+def test_invalid_config_is_refused(tmp_path: Path, option: str, words: str) -> None:
     assert words in refused("--data-dir", str(tmp_path / "data"), "-o", option)
 
 
-def test_a_config_file_that_is_none(tmp_path: Path) -> None:
+def test_missing_config_file_is_refused(tmp_path: Path) -> None:
     assert "no-such-file" in refused("--config", str(tmp_path / "no-such-file"), "--data-dir", str(tmp_path / "data"))
     data = ("--data-dir", str(tmp_path / "data"))
     assert "did you mean num.partitions?" in refused("-o", "num.partitons=3", *data)
@@ -210,7 +210,7 @@ def test_an_authorizer_that_ottla_does_not_have_is_refused(tmp_path: Path) -> No
     assert "super.users: expected a string in format principalType:principalName but got alice" in error
 
 
-def test_the_life_of_a_broker_is_in_its_log(start: Start) -> None:
+def test_changes_of_topics_start_and_stop_are_logged(start: Start) -> None:
     broker = start("--log-level", "info")
     wire = broker.wire()
     wire.client_id = "operator"
@@ -234,7 +234,7 @@ def test_the_life_of_a_broker_is_in_its_log(start: Start) -> None:
     ]
 
 
-def test_wrong_usage_is_2(tmp_path: Path) -> None:
+def test_wrong_usage_exits_with_2(tmp_path: Path) -> None:
     assert "Usage: " in refused("--no-such-option", code=2)
     assert "--ephemeral" in refused("--ephemeral", "--data-dir", str(tmp_path), code=2)
     assert "Usage: " in refused("an-argument", code=2)
@@ -252,7 +252,7 @@ def test_wrong_usage_is_2(tmp_path: Path) -> None:
     ],
     ids=["api", "version", "negative size", "huge size", "huge list", "http"],
 )
-def test_a_bad_connection_is_one_line_and_others_go_on(start: Start, frame: bytes) -> None:
+def test_invalid_frame_closes_its_connection_only_and_is_logged_once(start: Start, frame: bytes) -> None:
     process = start()
     good, bad = process.wire(), process.wire()
     assert good.send(ApiVersionsRequest(), 0).error_code == 0
@@ -264,7 +264,7 @@ def test_a_bad_connection_is_one_line_and_others_go_on(start: Start, frame: byte
     assert " WARNING closing the connection of 127.0.0.1:" in line
 
 
-def test_connections_that_end_are_no_news(start: Start) -> None:
+def test_closed_connections_are_not_logged(start: Start) -> None:
     process = start()
     for _ in range(3):
         wire = process.wire()

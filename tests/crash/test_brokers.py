@@ -172,7 +172,7 @@ def test_the_directory_is_locked_until_the_last_broker_has_ended(start: Start) -
     start(count=2).stop()
 
 
-def test_signs_of_life_end_when_all_processes_are_killed(start: Start) -> None:
+def test_leases_end_when_all_processes_are_killed(start: Start) -> None:
     brokers = start()
     pids = brokers.pids()
     brokers.process.send_signal(signal.SIGSTOP)  # it must not end the leases

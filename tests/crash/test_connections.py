@@ -41,12 +41,12 @@ def test_an_address_with_too_many_connections_is_turned_away(start: Start) -> No
     assert alive(second)
 
 
-def test_the_overrides_win(start: Start) -> None:
+def test_overrides_replace_the_limit_by_address(start: Start) -> None:
     broker = start("-o", "max.connections.per.ip=0", "-o", "max.connections.per.ip.overrides=127.0.0.1:1")
     assert [alive(broker.wire()), alive(broker.wire())] == [True, False]
 
 
-def test_when_the_broker_is_full_the_next_one_waits_at_the_door(start: Start) -> None:
+def test_connections_above_the_limit_wait_until_one_is_closed(start: Start) -> None:
     broker = start("-o", "max.connections=1")
     first, second = broker.wire(), broker.wire()
     assert alive(first)
@@ -95,7 +95,7 @@ def test_a_broker_connects_to_a_full_broker_in_place_of_the_longest_idle_client(
     assert alive(busy)
 
 
-def test_a_raised_limit_lets_in_who_waits(start: Start) -> None:
+def test_a_raised_limit_accepts_waiting_connections(start: Start) -> None:
     broker = start("-o", "max.connections=1")
     first, second = broker.wire(), broker.wire()
     assert alive(first)
@@ -107,7 +107,7 @@ def test_a_raised_limit_lets_in_who_waits(start: Start) -> None:
     assert second.receive().error_code == 0
 
 
-def test_the_silent_are_closed_and_the_others_are_not(start: Start) -> None:
+def test_idle_connections_are_closed_and_busy_ones_are_not(start: Start) -> None:
     broker = start("-o", "connections.max.idle.ms=800")
     silent, busy = broker.wire(), broker.wire()
     assert alive(silent)

@@ -197,7 +197,7 @@ def test_a_broker_waits_for_an_etcd_that_does_not_answer_yet(brokers: Brokers, e
     assert time.monotonic() - begun > 4
 
 
-def test_a_broker_waits_only_so_long_for_etcd() -> None:
+def test_a_broker_without_etcd_stops_after_wait_for_store() -> None:
     waiting = ("--listen", "127.0.0.1:0", "--ephemeral", "--wait-for-store", "1", "--log-level", "error")
     ran = subprocess.run(
         command(*waiting, "--cluster", "etcd://127.0.0.1:1/x"), capture_output=True, text=True, timeout=30, check=False

@@ -53,7 +53,7 @@ def test_a_cluster_forms(etcd: EtcdServer, tmp_path: Path) -> None:
         brokers.end()
 
 
-def test_files_that_are_wrong_are_named(etcd: EtcdServer, tmp_path: Path) -> None:
+def test_wrong_certificate_files_are_refused(etcd: EtcdServer, tmp_path: Path) -> None:
     data = ("--data-dir", str(tmp_path / "data"), "--listen", "127.0.0.1:0")
     missing = f"{etcd.url().replace('etcd://', 'etcds://')}?cacert={tmp_path / 'missing.pem'}"
     assert "missing.pem" in refused(*data, "--cluster", missing)

@@ -18,7 +18,7 @@ def kinds(history: list[Transaction], final: dict[int, list[int]]) -> list[str]:
     return sorted({line.partition(":")[0] for line in anomalies(history, final)})
 
 
-def test_nothing_is_wrong() -> None:
+def test_a_correct_history_has_no_anomalies() -> None:
     history = [
         transaction("a", [(1, 10), (2, 11), (1, 12)]),
         transaction("b", [(1, 20)], [(1, [10, 12]), (2, [11])]),
@@ -49,7 +49,7 @@ def test_a_fork() -> None:
     assert kinds([*history[:2], transaction("c", reads=[(1, [10, 20])])], {1: [10]}) == ["forked", "lost write"]
 
 
-def test_a_value_that_nobody_appended() -> None:
+def test_a_value_that_was_never_appended() -> None:
     assert kinds([transaction("a", [(1, 10)])], {1: [10, 77]}) == ["unknown value"]
 
 

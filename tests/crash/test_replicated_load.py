@@ -71,7 +71,7 @@ def test_transactions_are_whole(damage: Callable[[Rows], object], message: str) 
         ledger.check(rows)
 
 
-def test_a_group_has_read_what_is_lost() -> None:
+def test_a_lost_record_that_a_group_has_read_is_detected() -> None:
     group = Group("", "orders", "classic")
     for seen, records in zip(group.seen, numbers(), strict=True):
         seen.update(records)

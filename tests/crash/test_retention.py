@@ -19,7 +19,7 @@ def earliest(topic: Topic) -> int:
     return int(answer.topics[0].partitions[0].offset)
 
 
-def test_old_segments_leave(start: Start) -> None:
+def test_segments_older_than_the_retention_are_deleted(start: Start) -> None:
     often = "-o", "log.retention.check.interval.ms=50", "-o", "log.initial.task.delay.ms=50"
     broker = start(*often)
     topic = TopicFactory(broker.wire())(segment_bytes="1048576", retention_ms="60000", file_delete_delay_ms="0")

@@ -43,7 +43,9 @@ def test_locks_and_acknowledgements(start: Start) -> None:
     assert ShareMember(topic.wire, group).take(topic, 1) == [(20, 20, 1)]
 
 
-def test_whenever_it_dies(tmp_path: Path, rounds: int, dice: random.Random) -> None:
+def test_accepted_records_are_not_delivered_again_after_random_kills(
+    tmp_path: Path, rounds: int, dice: random.Random
+) -> None:
     """No record is lost, and none comes again once it was accepted."""
     broker = Process(tmp_path / "data")
     try:
