@@ -416,7 +416,7 @@ def test_the_errors_of_the_page_about_processes_are_printed(broker_of_all_pages:
     assert [re.sub(r"\d+", "N", line) for line in shown] == [re.sub(r"\d+", "N", done.stdout.partition(": create")[0])]
 
 
-def test_links_lead_somewhere() -> None:
+def test_targets_of_links_exist() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
             if not target.startswith("http"):
