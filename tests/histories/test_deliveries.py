@@ -49,7 +49,7 @@ def history() -> Queue:
     return Queue()
 
 
-def test_nothing_is_wrong(history: Queue) -> None:
+def test_a_history_of_correct_deliveries_has_no_anomalies(history: Queue) -> None:
     history.produce(10, 0)
     history.produce(11, 1)
     history.produce(12, -1, UNKNOWN)

@@ -45,7 +45,7 @@ def history() -> Lists:
     return Lists()
 
 
-def test_nothing_is_wrong(history: Lists) -> None:
+def test_a_history_of_correct_reads_has_no_anomalies(history: Lists) -> None:
     history.transaction([(1, 10), (2, 11), (1, 12)], appended=[(1, 10, 0), (2, 11, 0), (1, 12, 1)])
     history.transaction([(1, 20)], [(1, 0, 3, [(0, 10), (1, 12)]), (2, 0, 1, [(0, 11)])], client="b")
     history.transaction([(1, 30), (2, 31)], outcome=FAIL)

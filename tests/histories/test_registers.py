@@ -35,7 +35,7 @@ def history() -> Registers:
     return Registers()
 
 
-def test_nothing_is_wrong(history: Registers) -> None:
+def test_a_history_of_correct_reads_has_no_anomalies(history: Registers) -> None:
     history.write(1, 1, 0)
     history.write(2, 1, 1)
     history.read([(0, 1, 1, False), (1, 2, 1, False)], 2)
