@@ -29,7 +29,7 @@ def test_the_partition_of_the_group_is_added(producer: TransactionalProducer, ve
 
 
 @pytest.mark.parametrize("version", versions(API))
-def test_others_are_refused(producer: TransactionalProducer, version: int) -> None:
+def test_wrong_producers_and_epochs_are_refused(producer: TransactionalProducer, version: int) -> None:
     group_id = new_group(producer.wire)
     fenced = "PRODUCER_FENCED" if version >= 2 else "INVALID_PRODUCER_EPOCH"
     for fields, code in (

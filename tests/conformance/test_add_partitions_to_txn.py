@@ -51,7 +51,7 @@ def test_a_transaction_follows_another_one(producer: TransactionalProducer, topi
 
 
 @pytest.mark.parametrize("version", BY_CLIENTS)
-def test_others_are_refused(producer: TransactionalProducer, topic: Topic, version: int) -> None:
+def test_wrong_producers_and_epochs_are_refused(producer: TransactionalProducer, topic: Topic, version: int) -> None:
     fenced = "PRODUCER_FENCED" if version >= 2 else "INVALID_PRODUCER_EPOCH"
     for fields, code in (
         ({"producer_id": producer.producer_id + 1000}, "INVALID_PRODUCER_ID_MAPPING"),

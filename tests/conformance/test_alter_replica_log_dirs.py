@@ -32,7 +32,7 @@ def altered(wire: Wire, version: int, *moves: tuple[str, str, list[int]]) -> dic
 
 
 @pytest.mark.parametrize("version", versions(API))
-def test_where_it_lies_already(broker: Wire, make_topic: TopicFactory, version: int) -> None:
+def test_the_present_directory_of_a_partition_is_accepted(broker: Wire, make_topic: TopicFactory, version: int) -> None:
     topic = make_topic(2)
     topic.append(3)
     codes = altered(broker, version, (home(broker), topic.name, [0, 1, 7]), (home(broker), "no-such-topic", [0]))

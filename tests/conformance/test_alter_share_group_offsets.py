@@ -40,14 +40,14 @@ def test_an_unknown_group_is_made(broker: Wire, make_topic: TopicFactory) -> Non
     assert places(offsets(broker, group_id)) == {(topic.name, 0): (3, 2)}
 
 
-def test_no_group_comes_of_nothing(broker: Wire) -> None:
+def test_no_group_is_created_without_a_known_topic(broker: Wire) -> None:
     group_id = share_group(broker)
     assert altered(alter(broker, group_id, [])) == {}
     assert altered(alter(broker, group_id, [("nope", {0: 1})])) == {("nope", 0): UNKNOWN}
     assert name_of(described(broker, group_id).error_code) == "GROUP_ID_NOT_FOUND"
 
 
-def test_a_group_comes_of_a_topic_without_the_partition(broker: Wire, topic: Topic) -> None:
+def test_a_group_is_created_by_a_known_topic_with_an_unknown_partition(broker: Wire, topic: Topic) -> None:
     group_id = share_group(broker)
     assert altered(alter(broker, group_id, [(topic.name, {5: 1})])) == {(topic.name, 5): UNKNOWN}
     group = described(broker, group_id)
@@ -84,14 +84,14 @@ def test_any_offset_is_taken(broker: Wire, topic: Topic, offset: int, lag: int) 
     assert places(offsets(broker, group_id)) == {(topic.name, 0): (offset, lag)}
 
 
-def test_the_last_word_counts(broker: Wire, topic: Topic) -> None:
+def test_the_last_offset_of_a_partition_named_twice_counts(broker: Wire, topic: Topic) -> None:
     group_id = share_group(broker)
     answer = alter(broker, group_id, [(topic.name, {0: 3}), (topic.name, {0: 2})])
     assert [len(row.partitions) for row in answer.responses] == [2]
     assert summary(broker, group_id, topic.id).start_offset == 2
 
 
-def test_an_empty_group_loses_what_was_known(broker: Wire, make_topic: TopicFactory) -> None:
+def test_altering_offsets_of_an_empty_group_resets_its_state(broker: Wire, make_topic: TopicFactory) -> None:
     topic, group_id = make_topic(2), share_group(broker)
     configure(broker, group_id, share_assignment_interval_ms="0")
     member = Sharer(broker, group_id)
@@ -114,7 +114,7 @@ def test_an_empty_group_loses_what_was_known(broker: Wire, make_topic: TopicFact
     assert read(broker, group_id, topic.id).batches == []
 
 
-def test_a_group_with_members_stays_where_it_is(broker: Wire, topic: Topic) -> None:
+def test_a_group_with_members_is_refused(broker: Wire, topic: Topic) -> None:
     group_id = share_group(broker)
     Sharer(broker, group_id).join(topic.name)
     for topics in ([], [("nope", {0: 0})], [(topic.name, {0: 1})]):

@@ -66,7 +66,7 @@ def test_software_names_must_be_identifiers(broker: Wire, name: str) -> None:
 
 
 @pytest.mark.parametrize("version", [5])
-def test_a_client_may_say_whom_it_means(broker: Wire, version: int) -> None:
+def test_a_client_that_names_another_broker_must_rebootstrap(broker: Wire, version: int) -> None:
     cluster = broker.send(DescribeClusterRequest(), 0)
     node = cluster.brokers[0].broker_id
 
@@ -114,7 +114,7 @@ def test_any_client_id_is_served(broker: Wire, length: int, client_id: bytes, ve
         struct.pack(">ihhih", 10, 3, 1, 1, 100),  # a client id beyond the frame
     ],
 )
-def test_nonsense_closes_that_connection_and_no_other(broker: Wire, frame: bytes) -> None:
+def test_an_invalid_frame_closes_its_connection_only(broker: Wire, frame: bytes) -> None:
     other = broker.another()
     assert other.send(ApiVersionsRequest(), 0).error_code == NONE
     broker.send_raw(frame)

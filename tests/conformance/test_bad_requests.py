@@ -89,7 +89,7 @@ def asked(name: str, topic_id: bytes, *partitions: int | str) -> OffsetCommitReq
 
 
 @pytest.mark.parametrize("number", [9, 10])
-def test_offset_commit_says_first_what_it_set_aside(broker: Wire, topic: Topic, number: int) -> None:
+def test_offset_commit_returns_refused_partitions_first(broker: Wire, topic: Topic, number: int) -> None:
     coordinated(broker)
     known, unknown = (topic.name, id_of(broker, topic)), (absent(), NOWHERE)
     code = UNKNOWN_TOPIC_ID if number >= 10 else UNKNOWN_TOPIC_OR_PARTITION
@@ -116,7 +116,7 @@ def test_offset_commit_says_first_what_it_set_aside(broker: Wire, topic: Topic, 
     assert committed(asked(*known), asked(*unknown)) == [(there, [])]
 
 
-def test_offset_fetch_says_last_what_it_does_not_know(broker: Wire, topic: Topic) -> None:
+def test_offset_fetch_returns_unknown_topics_last(broker: Wire, topic: Topic) -> None:
     coordinated(broker)
     ids = [NOWHERE, id_of(broker, topic)]
     topics = [OffsetFetchRequestTopics(topic_id=topic_id, partition_indexes=[0]) for topic_id in ids]
@@ -181,7 +181,7 @@ def test_no_reassignments(broker: Wire) -> None:
     assert outcome == (NONE, "", True, [])
 
 
-def test_quotas_of_nobody(broker: Wire) -> None:
+def test_quotas_of_an_unknown_user_are_empty(broker: Wire) -> None:
     component = ComponentData(entity_type="user", match_type=0, match=absent())
     answer = broker.send(DescribeClientQuotasRequest(components=[component], strict=False), 1)
     assert (answer.error_code, answer.error_message, answer.entries) == (NONE, "", [])
@@ -222,7 +222,7 @@ def test_describe_configs_with_an_unknown_type(broker: Wire, topic: Topic) -> No
         (BROKER, "1", "num.io.threads", 4, INVALID_REQUEST, "Unknown operations type 4"),
     ],
 )
-def test_edits_that_cannot_be(
+def test_invalid_edits_of_configs_are_refused(
     broker: Wire, kind: int, name: str, config: str, operation: int, code: int, message: str | None
 ) -> None:
     edit = AlterableConfig(name=config, config_operation=operation, value="1")
@@ -244,7 +244,7 @@ def test_config_resources_come_by_kind(broker: Wire, topic: Topic) -> None:
     assert kinds == sorted(kinds, reverse=True)
 
 
-def test_list_offsets_of_what_nobody_knows(broker: Wire, topic: Topic) -> None:
+def test_list_offsets_of_unknown_partitions_timestamps_and_isolation_levels(broker: Wire, topic: Topic) -> None:
     def codes(isolation_level: int, *partitions: tuple[int, int]) -> list[list[int]]:
         rows = [ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index, timestamp in partitions]
         topics = [ListOffsetsTopic(name=topic.name, partitions=rows)]

@@ -273,7 +273,7 @@ def test_filters(
         ),
     ],
 )
-def test_filters_without_sense(
+def test_invalid_filters_are_refused(
     broker: Wire, components: list[tuple[str, int, str | None]], code: int, why: str
 ) -> None:
     answer = described(broker, components, strict=False)

@@ -110,7 +110,7 @@ def test_one_group_twice_and_operations(broker: Wire, topic: Topic) -> None:
     assert {group.authorized_operations for group in answer.groups} == {0b1101_0100_1000}
 
 
-def test_a_regular_expression_is_told(broker: Wire, topic: Topic) -> None:
+def test_a_subscribed_regular_expression_is_described(broker: Wire, topic: Topic) -> None:
     group_id = new_group(broker)
     member = Consumer(broker, group_id)
     member.join(subscribed_topic_names=None, subscribed_topic_regex=topic.name)
@@ -118,7 +118,7 @@ def test_a_regular_expression_is_told(broker: Wire, topic: Topic) -> None:
     assert (described.subscribed_topic_names, described.subscribed_topic_regex) == ([], topic.name)
 
 
-def test_a_classic_member_is_told_apart(broker: Wire, topic: Topic) -> None:
+def test_member_types_distinguish_classic_members(broker: Wire, topic: Topic) -> None:
     group_id = new_group(broker)
     classic = Member(broker, group_id)
     classic.join(protocols=[("range", NO_TOPICS)])

@@ -48,7 +48,7 @@ API = ConsumerGroupHeartbeatRequest
         ({"member_epoch": -3}, "MemberEpoch is invalid."),
     ],
 )
-def test_a_heartbeat_that_is_not_right(broker: Wire, fields: dict[str, Any], message: str) -> None:
+def test_an_invalid_heartbeat_is_refused(broker: Wire, fields: dict[str, Any], message: str) -> None:
     request = joining(fields.pop("group_id", "g"), "t")
     for name, value in fields.items():
         setattr(request, name, value)
@@ -62,7 +62,7 @@ def test_a_static_member_must_say_who_it_is_when_it_leaves(broker: Wire) -> None
     assert (answer.error_code, answer.error_message) == (INVALID_REQUEST, "InstanceId can't be null.")
 
 
-def test_odd_heartbeats_that_nobody_minds(broker: Wire, make_topic: TopicFactory) -> None:
+def test_odd_heartbeats_are_accepted(broker: Wire, make_topic: TopicFactory) -> None:
     topic, group_id = make_topic(2), new_group(broker)
     configure(broker, group_id, consumer_assignment_interval_ms="0")
     member = Consumer(broker, group_id)
@@ -116,7 +116,7 @@ def test_version_0_gives_a_member_its_id(broker: Wire, topic: Topic) -> None:
     assert len(answer.member_id) == 22
 
 
-def test_a_heartbeat_that_says_all_is_told_all(broker: Wire, topic: Topic) -> None:
+def test_a_full_heartbeat_is_answered_with_the_assignment(broker: Wire, topic: Topic) -> None:
     member = Consumer(broker, new_group(broker))
     member.join(topic.name)
     answer = member.beat(rebalance_timeout_ms=10_000, subscribed_topic_names=[topic.name], topic_partitions=[])
@@ -190,7 +190,7 @@ def test_partitions_go_over_when_they_were_given_back(broker: Wire, make_topic: 
     assert described_consumers(broker, group_id).group_state == "Stable"
 
 
-def test_a_member_that_leaves_makes_room(broker: Wire, make_topic: TopicFactory) -> None:
+def test_partitions_of_a_member_that_leaves_are_reassigned(broker: Wire, make_topic: TopicFactory) -> None:
     topic, group_id = make_topic(4), new_group(broker)
     configure(broker, group_id, consumer_assignment_interval_ms="0")
     first, second = Consumer(broker, group_id), Consumer(broker, group_id)
@@ -288,7 +288,7 @@ def test_a_member_that_takes_another_instance_id_gives_up_the_first_one(broker: 
 
 
 @pytest.mark.parametrize("regex", ["t-[", "(?!a)b", "(a)\\1", "*", "a{2,1}"])
-def test_a_regular_expression_that_is_none(broker: Wire, regex: str) -> None:
+def test_an_invalid_regular_expression_is_refused(broker: Wire, regex: str) -> None:
     request = joining(new_group(broker), subscribed_topic_names=None, subscribed_topic_regex=regex)
     answer = broker.send(request, 1)
     assert answer.error_code == INVALID_REGULAR_EXPRESSION

@@ -232,7 +232,7 @@ def test_deleting_by_id(broker: Wire, topic: Topic) -> None:
     assert results[unknown].error_message == "This server does not host this topic ID."
 
 
-def test_deleting_in_ways_that_make_no_sense(broker: Wire, topic: Topic) -> None:
+def test_contradictory_deletions_are_refused(broker: Wire, topic: Topic) -> None:
     def delete(*states: DeleteTopicState) -> list[tuple[int, str | None]]:
         answer = broker.send(DeleteTopicsRequest(topics=list(states), timeout_ms=10_000), 6)
         return [(result.error_code, result.error_message) for result in answer.responses]

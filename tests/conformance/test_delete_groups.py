@@ -40,7 +40,7 @@ def test_a_group_that_only_committed_goes_with_its_offsets(broker: Wire, topic: 
 
 
 @pytest.mark.parametrize("version", versions(API))
-def test_members_and_names_that_nobody_has(broker: Wire, version: int) -> None:
+def test_groups_with_members_and_unknown_groups_are_refused(broker: Wire, version: int) -> None:
     member = Member(broker, new_group(broker))
     member.join()
     delete(broker, version, "")  # somebody may have committed offsets without a name
@@ -54,7 +54,7 @@ def test_no_groups_are_no_results(broker: Wire) -> None:
     assert delete(broker, 2) == {}
 
 
-def test_a_consumer_group_without_members_goes(broker: Wire, topic: Topic) -> None:
+def test_a_consumer_group_without_members_is_deleted(broker: Wire, topic: Topic) -> None:
     member = Consumer(broker, new_group(broker))
     member.join(topic.name)
     assert delete(broker, 2, member.group_id) == {member.group_id: ("NON_EMPTY_GROUP", None)}

@@ -53,7 +53,7 @@ def test_offsets_out_of_range(broker: Wire, topic: Topic) -> None:
         assert delete(broker, topic.name, (0, offset)) == [(0, -1, "OFFSET_OUT_OF_RANGE")], offset
 
 
-def test_a_partition_twice_is_the_last_word(broker: Wire, topic: Topic) -> None:
+def test_the_last_row_of_a_partition_named_twice_counts(broker: Wire, topic: Topic) -> None:
     topic.append(5)
     assert delete(broker, topic.name, (0, 4), (0, 2)) == [(0, 2, "NONE")]
 
@@ -82,7 +82,7 @@ def test_deleted_records_are_not_found_by_time(broker: Wire, topic: Topic, codec
     assert [offset_at(age) for age in (-5, 5, 11)] == [(7, 5), (7, 5), (-1, -1)]
 
 
-def test_who_may_not_or_is_not_there(broker: Wire, make_topic: TopicFactory) -> None:
+def test_compacted_internal_and_unknown_topics_are_refused(broker: Wire, make_topic: TopicFactory) -> None:
     topic = make_topic()
     assert delete(broker, topic.name, (9, 0)) == [(9, -1, "UNKNOWN_TOPIC_OR_PARTITION")]
     assert delete(broker, "no-such-topic", (0, 0)) == [(0, -1, "UNKNOWN_TOPIC_OR_PARTITION")]

@@ -42,7 +42,7 @@ def test_topics_one_by_one(broker: Wire, make_topic: TopicFactory) -> None:
     assert (group.group_state, group.group_epoch) == ("Empty", 1)
 
 
-def test_groups_that_cannot(broker: Wire, topic: Topic) -> None:
+def test_unknown_and_nonempty_groups_are_refused(broker: Wire, topic: Topic) -> None:
     def outcome(group_id: str, *topics: str) -> tuple[str, str | None, int]:
         answer = delete_offsets(broker, group_id, *topics)
         return name_of(answer.error_code), answer.error_message, len(answer.responses)

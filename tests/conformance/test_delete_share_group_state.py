@@ -15,7 +15,7 @@ API = DeleteShareGroupStateRequest
 DONE = ("NONE", None)
 
 
-def test_nothing_is_known_any_more(broker: Wire, topic: Topic) -> None:
+def test_a_deleted_state_is_forgotten(broker: Wire, topic: Topic) -> None:
     group_id = share_group(broker)
     assert delete(broker, group_id, topic.id) == DONE
     initialize(broker, group_id, topic.id, state_epoch=4, start_offset=3)
@@ -28,7 +28,7 @@ def test_nothing_is_known_any_more(broker: Wire, topic: Topic) -> None:
     assert read(broker, group_id, topic.id, leader_epoch=0) == ("NONE", None, 1, 0, [])
 
 
-def test_what_is_not_right(broker: Wire, topic: Topic) -> None:
+def test_invalid_requests_are_refused(broker: Wire, topic: Topic) -> None:
     group_id = share_group(broker)
     assert delete(broker, group_id, topic.id, -1) == (
         "INVALID_REQUEST",
@@ -46,7 +46,7 @@ def test_nothing_to_do(broker: Wire, topic: Topic) -> None:
         assert broker.send(DeleteShareGroupStateRequest(group_id=name, topics=topics), 0).results == []
 
 
-def test_a_topic_takes_its_state_along(broker: Wire, topic: Topic) -> None:
+def test_the_state_of_a_deleted_topic_is_deleted(broker: Wire, topic: Topic) -> None:
     group_id = share_group(broker)
     initialize(broker, group_id, topic.id)
     assert broker.send(DeleteTopicsRequest(topic_names=[topic.name], timeout_ms=10_000), 5).responses[0].error_code == 0

@@ -41,7 +41,9 @@ def test_authorized_operations_when_asked_for(broker: Wire, version: int) -> Non
         (-1, UNSUPPORTED_ENDPOINT_TYPE),
     ],
 )
-def test_only_brokers_are_known_here(broker: Wire, version: int, endpoint_type: int, code: int) -> None:
+def test_other_endpoint_types_than_brokers_are_refused(
+    broker: Wire, version: int, endpoint_type: int, code: int
+) -> None:
     answer = broker.send(DescribeClusterRequest(endpoint_type=endpoint_type), version)
     assert (answer.error_code, answer.cluster_id, answer.controller_id, answer.brokers) == (code, "", -1, [])
     assert answer.error_message == (

@@ -130,7 +130,7 @@ def types_of(table: dict[int, str]) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("version", versions(API))
-def test_keys_choose(broker: Wire, topic: Topic, version: int) -> None:
+def test_keys_select_configs(broker: Wire, topic: Topic, version: int) -> None:
     assert set(described(broker, TOPIC, topic.name, ["retention.ms", "no.such"], version)) == {"retention.ms"}
     assert described(broker, TOPIC, topic.name, ["no.such"], version) == {}
     assert len(described(broker, TOPIC, topic.name, [], version)) == len(
@@ -139,7 +139,7 @@ def test_keys_choose(broker: Wire, topic: Topic, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [v for v in versions(API) if v >= 1])
-def test_synonyms_tell_where_a_value_would_come_from(broker: Wire, make_topic: TopicFactory, version: int) -> None:
+def test_synonyms_name_the_sources_of_a_value(broker: Wire, make_topic: TopicFactory, version: int) -> None:
     topic = make_topic(retention_ms="55")
     configs = described(broker, TOPIC, topic.name, version=version, include_synonyms=True)
 

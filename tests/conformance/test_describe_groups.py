@@ -38,7 +38,7 @@ def test_a_group_that_is_not_there_is_dead(broker: Wire, version: int, group_id:
     assert group.error_message == (f"Group {group_id} not found." if version >= 6 else None)
 
 
-def test_before_the_leader_assigned_nothing_is_told(broker: Wire) -> None:
+def test_metadata_and_assignments_are_empty_before_the_leader_assigns(broker: Wire) -> None:
     member = Member(broker, new_group(broker))
     member.join()
     (group,) = broker.send(DescribeGroupsRequest(groups=[member.group_id]), 6).groups
@@ -91,7 +91,7 @@ def test_several_groups(broker: Wire) -> None:
 
 
 @pytest.mark.parametrize("version", versions(API))
-def test_a_consumer_group_is_none_of_the_classic_ones(broker: Wire, topic: Topic, version: int) -> None:
+def test_a_consumer_group_is_described_as_dead(broker: Wire, topic: Topic, version: int) -> None:
     member = Consumer(broker, new_group(broker))
     member.join(topic.name)
     (group,) = broker.send(DescribeGroupsRequest(groups=[member.group_id]), version).groups

@@ -41,7 +41,7 @@ def test_partitions_and_room(broker: Wire, make_topic: TopicFactory, version: in
 
 
 @pytest.mark.parametrize("version", versions(API))
-def test_null_is_everything_and_none_is_nothing(broker: Wire, make_topic: TopicFactory, version: int) -> None:
+def test_null_selects_all_topics_and_an_empty_list_none(broker: Wire, make_topic: TopicFactory, version: int) -> None:
     names = {make_topic().name for _ in range(2)}
     (directory,) = described(broker, version, None)
     assert names <= {row.name for row in directory.topics}
@@ -49,7 +49,7 @@ def test_null_is_everything_and_none_is_nothing(broker: Wire, make_topic: TopicF
     assert nothing.topics == []
 
 
-def test_what_is_not_here_and_what_is_asked_twice(broker: Wire, make_topic: TopicFactory) -> None:
+def test_unknown_partitions_are_left_out_and_repeated_ones_merged(broker: Wire, make_topic: TopicFactory) -> None:
     topic = make_topic(3)
     selection = [(topic.name, [0, 0, 9, -1]), (topic.name, [2]), (topic.name, []), ("a b", [0]), ("", [0])]
     topics = [DescribableLogDirTopic(topic=name, partitions=indexes) for name, indexes in selection]

@@ -25,7 +25,7 @@ def test_all_that_has_a_state(broker: Wire, make_topic: TopicFactory) -> None:
     assert ids == {topic.name: topic.id, other.name: other.id}
 
 
-def test_lag_is_what_is_not_through(broker: Wire, topic: Topic) -> None:
+def test_lag_counts_records_whose_delivery_is_not_complete(broker: Wire, topic: Topic) -> None:
     topic.append(10)
     group_id = share_group(broker)
     alter(broker, group_id, [(topic.name, {0: 0})])

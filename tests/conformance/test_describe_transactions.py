@@ -80,7 +80,7 @@ def test_all_are_listed_or_some(broker: Wire, producers: dict[str, Transactional
 
 
 @pytest.mark.parametrize("version", versions(API))
-def test_states_that_are_none(broker: Wire, producers: dict[str, TransactionalProducer], version: int) -> None:
+def test_unknown_states_are_returned(broker: Wire, producers: dict[str, TransactionalProducer], version: int) -> None:
     assert listed(broker, version, state_filters=["ongoing", "Nope", ""]) == ("NONE", ["ongoing", "Nope", ""], {})
     error, unknown, transactions = listed(broker, version, state_filters=["Nope", "Ongoing"])
     assert (error, unknown) == ("NONE", ["Nope"])

@@ -30,7 +30,7 @@ def elected(
 
 @pytest.mark.parametrize("version", versions(API))
 @pytest.mark.parametrize("kind", [0, 1], ids=["preferred", "unclean"])
-def test_nobody_needs_an_election(broker: Wire, topic: Topic, version: int, kind: int) -> None:
+def test_an_election_is_not_needed_while_there_is_a_leader(broker: Wire, topic: Topic, version: int, kind: int) -> None:
     outcome = elected(broker, version, [(topic.name, [0, 9]), ("no-such-topic", [0])], kind)
     assert outcome == (
         "NONE",
@@ -42,7 +42,7 @@ def test_nobody_needs_an_election(broker: Wire, topic: Topic, version: int, kind
     )
 
 
-def test_everything_and_nothing(broker: Wire, topic: Topic) -> None:
+def test_null_and_empty_lists_elect_no_leaders(broker: Wire, topic: Topic) -> None:
     answer = broker.send(ElectLeadersRequest(topic_partitions=None, timeout_ms=5000), 2)
     assert topic.name in {row.topic for row in answer.replica_election_results}
     assert elected(broker, 2, None) == ("NONE", {})

@@ -41,7 +41,7 @@ def test_the_end_of_a_transaction_of_version_1(
 
 
 @pytest.mark.parametrize("version", WITHOUT_BUMP)
-def test_who_may_not_end_it(producer: TransactionalProducer, topic: Topic, version: int) -> None:
+def test_wrong_producers_and_epochs_are_refused(producer: TransactionalProducer, topic: Topic, version: int) -> None:
     for begun in (False, True):
         if begun:
             producer.add(topic)
@@ -107,7 +107,9 @@ def test_an_epoch_before_the_first_transaction_is_fenced(
 
 
 @pytest.mark.parametrize("version", [5])
-def test_who_may_not_end_one_of_version_2(producer: TransactionalProducer, topic: Topic, version: int) -> None:
+def test_wrong_producers_and_epochs_are_refused_in_version_2(
+    producer: TransactionalProducer, topic: Topic, version: int
+) -> None:
     producer.produce(topic)
     for fields, code in (
         ({"producer_id": producer.producer_id + 1000}, "INVALID_PRODUCER_ID_MAPPING"),
@@ -121,7 +123,7 @@ def test_who_may_not_end_one_of_version_2(producer: TransactionalProducer, topic
 
 
 @pytest.mark.parametrize("version", [4, 5])
-def test_how_it_ends_counts_and_not_how_partitions_were_added(
+def test_the_version_of_end_txn_counts_and_not_that_of_added_partitions(
     producer: TransactionalProducer, make_topic: TopicFactory, version: int
 ) -> None:
     topic = make_topic(2)
@@ -138,7 +140,7 @@ def test_how_it_ends_counts_and_not_how_partitions_were_added(
 
 
 @pytest.mark.parametrize("version", [4, 5])
-def test_too_late(broker: Wire, topic: Topic, version: int) -> None:
+def test_a_timed_out_transaction_is_aborted_and_its_end_refused(broker: Wire, topic: Topic, version: int) -> None:
     """The coordinator aborts a transaction that takes longer than its client said."""
     producer = TransactionalProducer(broker, timeout_ms=100)
     producer_id, epoch = producer.producer_id, producer.epoch

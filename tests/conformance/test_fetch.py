@@ -136,7 +136,7 @@ def test_unknown_topics_and_partitions(broker: Wire, topic: Topic, version: int)
 
 
 @pytest.mark.parametrize("version", [v for v in versions(API) if v >= 9])
-def test_leader_epochs_are_held_against_ours(topic: Topic, version: int) -> None:
+def test_leader_epochs_are_compared_with_the_current_one(topic: Topic, version: int) -> None:
     topic.append(1)
     for epoch, expected in ((0, NONE), (-1, NONE), (-2, NONE), (1, UNKNOWN_LEADER_EPOCH)):
         assert fetch(topic, 0, version, current_leader_epoch=epoch).error_code == expected, epoch
@@ -211,7 +211,7 @@ def test_a_request_for_nothing_is_answered_at_once(broker: Wire) -> None:
 # Long polls
 
 
-def test_an_empty_fetch_waits_its_time(topic: Topic) -> None:
+def test_a_fetch_without_records_returns_after_max_wait_ms(topic: Topic) -> None:
     began = time.monotonic()
     assert offsets_in(fetch(topic, 0, max_wait_ms=300, min_bytes=1)) == []
     assert 0.28 <= time.monotonic() - began < 5
@@ -251,7 +251,7 @@ def test_min_bytes_is_the_sum_over_partitions(broker: Wire, make_topic: TopicFac
     assert [offsets_in(data) for data in reader.receive().responses[0].partitions] == [[0], [0]]
 
 
-def test_what_there_is_comes_when_the_time_is_over(topic: Topic) -> None:
+def test_records_below_min_bytes_are_returned_after_max_wait_ms(topic: Topic) -> None:
     topic.append(2)
     assert offsets_in(fetch(topic, 0, max_wait_ms=200, min_bytes=1 << 20)) == [0, 1]
 
@@ -328,7 +328,7 @@ class Session:
 
 
 @pytest.mark.parametrize("version", WITH_SESSIONS)
-def test_a_session_answers_only_news(broker: Wire, make_topic: TopicFactory, version: int) -> None:
+def test_a_session_returns_changed_partitions_only(broker: Wire, make_topic: TopicFactory, version: int) -> None:
     topic = make_topic(3)
     session = Session(broker, version)
     topic.append(1, partition=1)
@@ -402,7 +402,7 @@ def test_the_last_epoch_closes_a_session(broker: Wire, topic: Topic, version: in
 
 
 @pytest.mark.parametrize("version", WITH_SESSIONS)
-def test_epoch_0_begins_anew(broker: Wire, topic: Topic, version: int) -> None:
+def test_epoch_0_starts_a_new_session(broker: Wire, topic: Topic, version: int) -> None:
     session = Session(broker, version)
     session.fetch(fetch_topic(topic, {0: 0}, version))
     old = session.id
@@ -434,7 +434,7 @@ def test_an_error_in_a_session_is_repeated(broker: Wire, topic: Topic, version: 
 
 
 @pytest.mark.parametrize(("first", "then"), [(12, 13), (13, 12)])
-def test_a_session_speaks_of_names_or_of_ids(broker: Wire, topic: Topic, first: int, then: int) -> None:
+def test_a_session_does_not_mix_names_and_ids(broker: Wire, topic: Topic, first: int, then: int) -> None:
     session = Session(broker, first)
     session.fetch(fetch_topic(topic, {0: 0}, first))
     session.version = then
@@ -456,7 +456,7 @@ def test_an_unknown_id_in_a_session_can_be_forgotten(broker: Wire, topic: Topic,
     assert session.fetch(forgotten=[session.forgetting(unknown, [0])]) == {}
 
 
-def test_who_got_records_goes_to_the_end_of_the_session(broker: Wire, make_topic: TopicFactory) -> None:
+def test_a_partition_with_records_moves_to_the_end_of_the_session(broker: Wire, make_topic: TopicFactory) -> None:
     topic = make_topic(3)
     for index in range(3):
         topic.append(10, partition=index)

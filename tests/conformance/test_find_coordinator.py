@@ -63,7 +63,7 @@ def test_share_keys_need_version_6(broker: Wire, version: int) -> None:
 @pytest.mark.parametrize(
     "key", ["", "x", "g:0", "g:AAAAAAAAAAAAAAAAAAAAAQ", "g:AAAAAAAAAAAAAAAAAAAAAQ:x", "g:not-an-id:0"]
 )
-def test_share_keys_that_are_none(broker: Wire, key: str) -> None:
+def test_invalid_share_keys_are_refused(broker: Wire, key: str) -> None:
     answer = coordinator_of(broker, 6, key, 2)
     assert (answer.error_code, answer.node_id, answer.error_message) == (INVALID_REQUEST, -1, "")
 

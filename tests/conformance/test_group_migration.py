@@ -171,7 +171,7 @@ def test_a_classic_member_joins_a_consumer_group(broker: Wire, make_topic: Topic
     assert classic.heartbeat() == "NONE"
 
 
-def test_the_oldest_join_gets_in_at_once(broker: Wire, topic: Topic) -> None:
+def test_a_join_of_version_2_needs_no_member_id(broker: Wire, topic: Topic) -> None:
     group_id = new_group(broker)
     Consumer(broker, group_id).join(topic.name)
     classic = Member(broker, group_id)
@@ -223,7 +223,7 @@ def test_classic_members_leave_a_consumer_group(broker: Wire, topic: Topic) -> N
     assert len(described_consumers(broker, one.group_id).members) == 1
 
 
-def test_those_who_wait_are_told_to_rejoin(broker: Wire, topic: Topic) -> None:
+def test_joins_that_wait_get_rebalance_in_progress_on_the_upgrade(broker: Wire, topic: Topic) -> None:
     (classic,) = classic_group(broker, topic, 1)
     group_id = classic.group_id
     late = Member(broker, group_id)
@@ -284,7 +284,7 @@ def test_a_static_member_changes_its_protocol(broker: Wire, make_topic: TopicFac
     assert before.beat().error_code == GROUP_ID_NOT_FOUND
 
 
-def test_a_static_classic_member_goes_over(broker: Wire, topic: Topic) -> None:
+def test_a_static_classic_member_is_replaced_by_a_consumer(broker: Wire, topic: Topic) -> None:
     (before,) = classic_group(broker, topic, 1, instance="i")
     after = Consumer(broker, before.group_id, instance="i")
     answer = after.join(topic.name)

@@ -26,7 +26,9 @@ API = HeartbeatRequest
         ({"generation_id": 2}, ILLEGAL_GENERATION),
     ],
 )
-def test_who_is_there(broker: Wire, version: int, fields: dict[str, Any], code: int) -> None:
+def test_heartbeats_need_a_known_member_and_its_generation(
+    broker: Wire, version: int, fields: dict[str, Any], code: int
+) -> None:
     member = Member(broker, new_group(broker))
     stable(broker, member)
     body: dict[str, Any] = {"group_id": member.group_id, "member_id": member.member_id, "generation_id": 1}
@@ -43,7 +45,7 @@ def test_a_rebalance_is_announced(broker: Wire) -> None:
     assert member.heartbeat() == "REBALANCE_IN_PROGRESS"
 
 
-def test_while_the_leader_assigns_all_is_well(broker: Wire) -> None:
+def test_a_heartbeat_while_the_leader_assigns_has_no_error(broker: Wire) -> None:
     member = Member(broker, new_group(broker))
     member.join()
     assert member.heartbeat() == "NONE"

@@ -361,7 +361,7 @@ def test_limits_of_connections(broker: Wire) -> None:
                     time.sleep(0.3)
 
 
-def test_values_that_only_mean_nothing_are_refused_and_hurt_nobody(broker: Wire) -> None:
+def test_well_typed_but_meaningless_values_are_refused(broker: Wire) -> None:
     """Their types allow them: a broker that took them could not answer, or start, any more."""
     for name, config, value in (
         ("", "max.connections.per.ip.overrides", "nonsense"),

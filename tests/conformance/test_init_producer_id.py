@@ -70,7 +70,7 @@ def test_an_id_and_an_epoch_come_together(broker: Wire, version: int, producer_i
 
 
 @pytest.mark.parametrize("version", versions(API))
-def test_each_time_the_next_epoch(broker: Wire, version: int) -> None:
+def test_each_init_producer_id_returns_the_next_epoch(broker: Wire, version: int) -> None:
     producer = TransactionalProducer(broker)
     assert producer.epoch == 0
     for epoch in range(1, 4):
@@ -81,7 +81,7 @@ def test_each_time_the_next_epoch(broker: Wire, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", versions(API))
-def test_how_long_a_transaction_may_take(broker: Wire, version: int) -> None:
+def test_transaction_timeout_is_limited_by_the_broker(broker: Wire, version: int) -> None:
     producer = TransactionalProducer(broker)
     for timeout in (0, -1, 900_001):
         answer = producer.ask_init(version, transaction_timeout_ms=timeout)
@@ -91,7 +91,7 @@ def test_how_long_a_transaction_may_take(broker: Wire, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [v for v in versions(API) if v >= 3])
-def test_a_producer_that_goes_on(broker: Wire, version: int) -> None:
+def test_a_producer_that_names_its_epoch_gets_the_next_one(broker: Wire, version: int) -> None:
     """The request names its producer id and epoch (KIP-360): repeated it gets the same answer; others are fenced."""
     producer = TransactionalProducer(broker)
     for _ in range(2):

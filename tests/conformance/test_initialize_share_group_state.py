@@ -43,7 +43,7 @@ def test_beginning_again_forgets_all_but_the_epochs(broker: Wire, topic: Topic) 
     assert read(broker, group_id, topic.id, leader_epoch=5) == ("NONE", None, 4, 1, [])
 
 
-def test_what_is_not_right(broker: Wire, topic: Topic) -> None:
+def test_invalid_requests_are_refused(broker: Wire, topic: Topic) -> None:
     group_id = share_group(broker)
     negative = "The {} cannot be a negative number."
     assert initialize(broker, group_id, topic.id, -1, -1) == ("INVALID_REQUEST", negative.format("partition id"))

@@ -34,7 +34,7 @@ API = JoinGroupRequest
         ({"protocols": []}, INCONSISTENT_GROUP_PROTOCOL),
     ],
 )
-def test_a_join_that_is_not_right(broker: Wire, version: int, fields: dict[str, Any], code: int) -> None:
+def test_an_invalid_join_is_refused(broker: Wire, version: int, fields: dict[str, Any], code: int) -> None:
     fields = dict(fields)
     group_id = fields.pop("group_id", None)
     group_id = new_group(broker) if group_id is None else group_id
@@ -114,13 +114,13 @@ def test_joining_again_while_the_leader_assigns_repeats_the_answer(broker: Wire)
     assert (again.generation_id, again.members) == (before.generation_id, before.members)
 
 
-def test_joining_again_with_other_metadata_while_the_leader_assigns_begins_anew(broker: Wire) -> None:
+def test_joining_again_with_other_metadata_while_the_leader_assigns_starts_a_rebalance(broker: Wire) -> None:
     member = Member(broker, new_group(broker))
     member.join()
     assert member.join(protocols=[("range", b"other")]).generation_id == 2
 
 
-def test_a_stable_leader_that_joins_again_begins_anew(broker: Wire) -> None:
+def test_a_stable_leader_that_joins_again_starts_a_rebalance(broker: Wire) -> None:
     member = Member(broker, new_group(broker))
     stable(broker, member)
     assert member.join().generation_id == 2
@@ -137,7 +137,7 @@ def test_a_stable_follower_that_joins_again_unchanged_gets_its_generation(broker
 
 
 @pytest.mark.parametrize("version", [5, 8])
-def test_a_static_leader_that_restarts_takes_itself_for_a_follower(broker: Wire, version: int) -> None:
+def test_a_static_leader_that_restarts_is_a_follower_before_version_9(broker: Wire, version: int) -> None:
     group_id = new_group(broker)
     before = Member(broker, group_id, instance="i")
     stable(broker, before)
@@ -152,7 +152,7 @@ def test_a_static_leader_that_restarts_takes_itself_for_a_follower(broker: Wire,
     assert after.heartbeat() == "NONE"
 
 
-def test_a_static_leader_that_restarts_is_told_not_to_assign(broker: Wire) -> None:
+def test_a_static_leader_that_restarts_skips_the_assignment_from_version_9(broker: Wire) -> None:
     group_id = new_group(broker)
     before = Member(broker, group_id, instance="i")
     stable(broker, before)
@@ -163,7 +163,7 @@ def test_a_static_leader_that_restarts_is_told_not_to_assign(broker: Wire) -> No
     assert [(row.member_id, row.group_instance_id) for row in answer.members] == [(after.member_id, "i")]
 
 
-def test_a_static_follower_that_restarts_does_not_disturb(broker: Wire) -> None:
+def test_a_static_follower_that_restarts_causes_no_rebalance(broker: Wire) -> None:
     group_id = new_group(broker)
     leader, follower = Member(broker, group_id), Member(broker, group_id, instance="i")
     stable(broker, leader, follower)
@@ -175,7 +175,7 @@ def test_a_static_follower_that_restarts_does_not_disturb(broker: Wire) -> None:
     assert after.sync().assignment == b"mine1"
 
 
-def test_a_static_member_that_restarts_with_another_preference_begins_anew(broker: Wire) -> None:
+def test_a_static_member_that_restarts_with_another_preference_starts_a_rebalance(broker: Wire) -> None:
     group_id = new_group(broker)
     before = Member(broker, group_id, instance="i")
     assert before.join(protocols=[("range", b""), ("sticky", b"")]).protocol_name == "range"
@@ -199,7 +199,7 @@ def test_a_static_member_that_restarts_with_other_topics_keeps_its_generation(br
     assert (answer.generation_id, [row.metadata for row in answer.members]) == (1, [b"other"])
 
 
-def test_a_static_member_that_restarts_while_the_leader_assigns_begins_anew(broker: Wire) -> None:
+def test_a_static_member_that_restarts_while_the_leader_assigns_starts_a_rebalance(broker: Wire) -> None:
     group_id = new_group(broker)
     Member(broker, group_id, instance="i").join()
     assert Member(broker, group_id, instance="i").join().generation_id == 2
@@ -227,7 +227,7 @@ def test_a_member_that_does_not_rejoin_is_dropped(broker: Wire) -> None:
     assert slow.heartbeat() == "UNKNOWN_MEMBER_ID"
 
 
-def test_an_empty_group_does_not_know_its_old_members(broker: Wire) -> None:
+def test_an_empty_group_refuses_ids_of_former_members(broker: Wire) -> None:
     group_id = new_group(broker)
     member = Member(broker, group_id)
     stable(broker, member)

@@ -64,7 +64,7 @@ def test_an_instance_is_protected_by_its_member_id(broker: Wire) -> None:
     assert answer.members[0].error_code == FENCED_INSTANCE_ID
 
 
-def test_nobody_leaves(broker: Wire) -> None:
+def test_an_empty_list_of_members_has_no_effect(broker: Wire) -> None:
     member = Member(broker, new_group(broker))
     stable(broker, member)
     answer = broker.send(request(member.group_id, 5), 5)
@@ -82,7 +82,7 @@ def test_the_others_rebalance_when_one_leaves(broker: Wire) -> None:
     assert (answer.generation_id, answer.leader) == (3, second.member_id)
 
 
-def test_the_wait_is_over_when_the_missing_one_leaves(broker: Wire) -> None:
+def test_a_rebalance_completes_when_the_missing_member_leaves(broker: Wire) -> None:
     group_id = new_group(broker)
     first, second, third = (Member(broker, group_id) for _ in range(3))
     stable(broker, first)

@@ -25,7 +25,7 @@ def listed(wire: Wire, group_id: str, version: int = 5, **fields: Any) -> list[t
 
 
 @pytest.mark.parametrize("version", versions(API))
-def test_a_group_with_what_the_version_tells(broker: Wire, version: int) -> None:
+def test_state_and_type_of_a_group_depend_on_the_version(broker: Wire, version: int) -> None:
     member = Member(broker, new_group(broker))
     stable(broker, member)
     state = "Stable" if version >= 4 else ""

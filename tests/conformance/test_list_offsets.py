@@ -84,7 +84,7 @@ def test_unknown_topics_and_partitions(broker: Wire, topic: Topic, version: int)
         assert (answer.error_code, answer.offset) == (UNKNOWN_TOPIC_OR_PARTITION, -1)
 
 
-def test_leader_epochs_are_held_against_ours(broker: Wire, topic: Topic) -> None:
+def test_leader_epochs_are_compared_with_the_current_one(broker: Wire, topic: Topic) -> None:
     topic.append(1)
     newer = broker.send(ask(topic.name, -1, epoch=1000), 4).topics[0].partitions[0]
     assert newer.error_code == UNKNOWN_LEADER_EPOCH

@@ -102,7 +102,7 @@ def test_version_0_needs_no_coordinator_to_be_asked_for(ottla_only: None, first:
         ({"group_instance_id": "i"}, UNKNOWN_MEMBER_ID),
     ],
 )
-def test_who_may_commit_in_a_live_group(
+def test_commits_to_a_live_group_need_a_member_and_its_generation(
     broker: Wire, topic: Topic, version: int, fields: dict[str, Any], code: int
 ) -> None:
     member = Member(broker, new_group(broker))
@@ -117,7 +117,7 @@ def test_a_generation_of_a_group_that_is_not_there(broker: Wire, topic: Topic, v
     assert codes(answer) == [(0, GROUP_ID_NOT_FOUND if version >= 9 else ILLEGAL_GENERATION)]
 
 
-def test_not_while_the_leader_assigns(broker: Wire, topic: Topic) -> None:
+def test_commits_are_refused_while_the_leader_assigns(broker: Wire, topic: Topic) -> None:
     member = Member(broker, new_group(broker))
     member.join()
     answer = broker.send(commit(member.group_id, topic, generation=1, member_id=member.member_id), 9)
@@ -142,7 +142,7 @@ def test_a_fenced_instance_cannot_commit(broker: Wire, topic: Topic) -> None:
     assert codes(broker.send(commit(group_id, topic, **fields), 9)) == [(0, FENCED_INSTANCE_ID)]
 
 
-def test_what_is_wrong_with_a_partition_does_not_hurt_the_others(broker: Wire, make_topic: TopicFactory) -> None:
+def test_an_error_of_a_partition_does_not_affect_others(broker: Wire, make_topic: TopicFactory) -> None:
     topic = make_topic(3)
     partitions = [(9, 1, ""), (0, 6, "x" * 4097), (1, 7, "y" * 4096), (-1, 3, ""), (2, -5, None)]
     answer = broker.send(commit(new_group(broker), topic, partitions=partitions), 9)
@@ -188,7 +188,7 @@ def test_a_member_of_a_consumer_group_commits_from_version_9_on(broker: Wire, to
 
 
 @pytest.mark.parametrize("version", [9, 10])
-def test_who_may_not_commit_to_a_consumer_group(broker: Wire, topic: Topic, version: int) -> None:
+def test_commits_to_a_consumer_group_need_a_member_and_its_epoch(broker: Wire, topic: Topic, version: int) -> None:
     member = Consumer(broker, new_group(broker))
     member.join(topic.name)
     for fields, code in (
@@ -203,7 +203,7 @@ def test_who_may_not_commit_to_a_consumer_group(broker: Wire, topic: Topic, vers
     assert committed(broker, member.group_id, topic.name)[0] == -1
 
 
-def test_an_older_epoch_is_good_for_what_the_member_had_then(broker: Wire, make_topic: TopicFactory) -> None:
+def test_an_older_epoch_may_commit_partitions_assigned_in_it(broker: Wire, make_topic: TopicFactory) -> None:
     one, other, group_id = make_topic(), make_topic(), new_group(broker)
     configure(broker, group_id, consumer_assignment_interval_ms="0")
     member = Consumer(broker, group_id)
@@ -217,7 +217,7 @@ def test_an_older_epoch_is_good_for_what_the_member_had_then(broker: Wire, make_
         assert codes(broker.send(request, 9)) == [(0, code)]
 
 
-def test_anybody_commits_to_an_empty_consumer_group(broker: Wire, topic: Topic) -> None:
+def test_commits_without_a_member_are_accepted_by_an_empty_consumer_group(broker: Wire, topic: Topic) -> None:
     member = Consumer(broker, new_group(broker))
     member.join(topic.name)
     member.leave()

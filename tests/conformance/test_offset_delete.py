@@ -26,7 +26,7 @@ def delete(wire: Wire, group_id: str, topic: str, *partitions: int) -> tuple[str
     return name_of(answer.error_code), codes
 
 
-def test_offsets_go_where_there_are_any(broker: Wire, make_topic: TopicFactory) -> None:
+def test_offsets_are_deleted_and_unknown_partitions_have_errors(broker: Wire, make_topic: TopicFactory) -> None:
     topic = make_topic(2)
     group_id = new_group(broker)
     commit(broker, group_id, topic)
@@ -42,7 +42,7 @@ def test_groups_that_cannot_be_asked(broker: Wire, topic: Topic) -> None:
     assert delete(broker, "", topic.name, 0) == ("INVALID_GROUP_ID", {})
 
 
-def test_unknown_topics_and_none(broker: Wire, topic: Topic) -> None:
+def test_an_unknown_topic_has_an_error_and_an_empty_list_has_none(broker: Wire, topic: Topic) -> None:
     group_id = new_group(broker)
     commit(broker, group_id, topic)
     assert delete(broker, group_id, "no-such-topic", 0) == ("NONE", {0: "UNKNOWN_TOPIC_OR_PARTITION"})

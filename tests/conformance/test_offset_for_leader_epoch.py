@@ -40,7 +40,7 @@ def test_the_current_epoch_ends_with_the_log(broker: Wire, topic: Topic, version
 
 
 @pytest.mark.parametrize("version", versions(API))
-def test_epochs_that_nobody_knows(broker: Wire, topic: Topic, version: int) -> None:
+def test_unknown_epochs_have_no_end_offset(broker: Wire, topic: Topic, version: int) -> None:
     topic.append(5)
     for epoch in (1, 5, -1):
         assert end_of(broker, topic.name, epoch, version=version) == ("NONE", -1, -1)

@@ -35,7 +35,7 @@ def reassign(
 
 
 @pytest.mark.parametrize("version", versions(API))
-def test_who_stays_and_who_cannot_go(broker: Wire, topic: Topic, version: int) -> None:
+def test_replicas_that_stay_are_accepted_and_invalid_ones_refused(broker: Wire, topic: Topic, version: int) -> None:
     own = int(node(broker))
     assert reassign(broker, topic.name, 0, [own], version) == ("NONE", None)
     assert reassign(broker, topic.name, 0, None, version) == ("NO_REASSIGNMENT_IN_PROGRESS", None)

@@ -248,7 +248,7 @@ def test_a_time_in_the_future_is_refused_record_by_record(topic: Topic) -> None:
 
 
 @pytest.mark.parametrize("version", [7, 8, 13])
-def test_a_compacted_topic_wants_keys(make_topic: TopicFactory, version: int) -> None:
+def test_a_compacted_topic_requires_keys(make_topic: TopicFactory, version: int) -> None:
     topic = make_topic(cleanup_policy="compact")
     answer = topic.produce(
         build([Record(0, AT, None, b"v"), Record(1, AT, b"k", b"v"), Record(2, AT, None, b"v")]), version=version
@@ -315,7 +315,7 @@ def test_gaps_and_overlaps_are_out_of_order(topic: Topic) -> None:
     assert producer.send(3) == (NONE, 3)
 
 
-def test_a_producer_nobody_remembers_may_begin_anywhere(topic: Topic) -> None:
+def test_an_unknown_producer_may_start_at_any_sequence(topic: Topic) -> None:
     producer = Idempotent(topic)
     assert producer.send(77) == (NONE, 0)
     assert producer.send(78) == (NONE, 1)

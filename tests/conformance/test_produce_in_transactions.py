@@ -100,7 +100,7 @@ def test_a_partition_must_have_been_added(producer: TransactionalProducer, topic
 
 
 @pytest.mark.parametrize("version", VERIFIES + ADDS)
-def test_who_is_refused(producer: TransactionalProducer, topic: Topic, version: int) -> None:
+def test_wrong_producers_and_epochs_are_refused(producer: TransactionalProducer, topic: Topic, version: int) -> None:
     for fields, code in (
         ({"epoch_by": -1}, "INVALID_PRODUCER_EPOCH"),
         ({"epoch_by": 1}, "INVALID_PRODUCER_EPOCH"),

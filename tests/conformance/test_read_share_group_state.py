@@ -10,7 +10,7 @@ OLDER = "The leader epoch in the request is older than the epoch on the broker."
 FENCED: tuple[object, ...] = ("FENCED_LEADER_EPOCH", OLDER, 0, 0, [])
 
 
-def test_the_leader_of_the_highest_epoch_is_the_one(broker: Wire, topic: Topic) -> None:
+def test_older_leader_epochs_are_fenced(broker: Wire, topic: Topic) -> None:
     group_id = share_group(broker)
     initialize(broker, group_id, topic.id, start_offset=9)
     assert read(broker, group_id, topic.id, leader_epoch=5) == ("NONE", None, 0, 9, [])
@@ -24,7 +24,7 @@ def test_the_leader_of_the_highest_epoch_is_the_one(broker: Wire, topic: Topic) 
     assert read(broker, group_id, topic.id, leader_epoch=5) == FENCED
 
 
-def test_what_is_not_right(broker: Wire, topic: Topic) -> None:
+def test_invalid_requests_are_refused(broker: Wire, topic: Topic) -> None:
     group_id = share_group(broker)
     negative = "The {} cannot be a negative number."
     initialize(broker, group_id, topic.id)

@@ -15,7 +15,7 @@ API = ReadShareGroupStateSummaryRequest
 
 
 @pytest.mark.parametrize("version", versions(API))
-def test_where_a_group_stands(broker: Wire, topic: Topic, version: int) -> None:
+def test_summary_has_the_epochs_and_the_start_offset(broker: Wire, topic: Topic, version: int) -> None:
     group_id = share_group(broker)
     assert summary(broker, group_id, topic.id, version=version) == ("NONE", None, 0, 0, -1, -1)
     initialize(broker, group_id, topic.id, state_epoch=2, start_offset=5)
@@ -33,7 +33,7 @@ def test_the_leader_epoch_is_not_looked_at(broker: Wire, topic: Topic) -> None:
         assert summary(broker, group_id, topic.id, leader_epoch=epoch) == ("NONE", None, 0, 3, 0, 0)
 
 
-def test_what_is_not_right(broker: Wire, topic: Topic) -> None:
+def test_invalid_requests_are_refused(broker: Wire, topic: Topic) -> None:
     group_id = share_group(broker)
     wrong = summary(broker, group_id, topic.id, -1)
     assert wrong == ("INVALID_REQUEST", "The partition id cannot be a negative number.", 0, 0, 0, -1)

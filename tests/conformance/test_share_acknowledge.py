@@ -70,7 +70,9 @@ def test_accepted_records_are_done_with(
         ({"member_id": "another", "share_session_epoch": -1}, "SHARE_SESSION_NOT_FOUND"),
     ],
 )
-def test_requests_that_are_none(member: ShareMember, version: int, fields: dict[str, object], expected: str) -> None:
+def test_invalid_requests_are_refused(
+    member: ShareMember, version: int, fields: dict[str, object], expected: str
+) -> None:
     member.version = version
     answer = member.ask_acknowledge(**fields)
     assert name_of(answer.error_code) == expected
@@ -91,7 +93,7 @@ def test_requests_that_are_none(member: ShareMember, version: int, fields: dict[
         [(0, 4, ACCEPT), (3, 6, ACCEPT)],
     ],
 )
-def test_batches_that_make_no_sense(broker: Wire, member: ShareMember, topic: Topic, acks: list[Acked]) -> None:
+def test_invalid_batches_are_refused(broker: Wire, member: ShareMember, topic: Topic, acks: list[Acked]) -> None:
     assert member.acknowledged(topic, *acks) == ("INVALID_REQUEST", None)
     assert member.acknowledge(topic, (0, 9, ACCEPT)) == "NONE"
     assert summary(broker, member.group_id, topic).delivery_complete_count == 10
@@ -193,7 +195,7 @@ def test_partitions_that_are_not_there(
         ),
     ],
 )
-def test_offsets_that_nobody_was_given(
+def test_offsets_past_the_acquired_records_are_refused(
     member: ShareMember, topic: Topic, ack: Acked, expected: str, message: str
 ) -> None:
     assert member.acknowledged(topic, ack) == (expected, message)
@@ -211,7 +213,7 @@ def test_offsets_before_the_group_began(broker: Wire, topic: Topic) -> None:
     assert summary(broker, group, topic).delivery_complete_count == 5
 
 
-def test_nothing_was_ever_given(broker: Wire, topic: Topic) -> None:
+def test_acknowledgements_before_any_delivery_are_refused(broker: Wire, topic: Topic) -> None:
     group = group_name()
     initialize(broker, group, topic)
     member = ShareMember(broker, group)
@@ -276,7 +278,9 @@ def test_several_batches_are_acknowledged_as_one(broker: Wire, member: ShareMemb
     assert summary(broker, member.group_id, topic).start_offset == 22
 
 
-def test_what_is_written_lags_behind_by_one_acknowledgement(broker: Wire, member: ShareMember, topic: Topic) -> None:
+def test_the_written_start_offset_is_one_acknowledgement_behind(
+    broker: Wire, member: ShareMember, topic: Topic
+) -> None:
     """The start offset that is written is the one from before: with the count of what is done (KIP-1226) it says the same."""
     assert member.acknowledge(topic, (0, 4, ACCEPT)) == "NONE"
     state = summary(broker, member.group_id, topic)

@@ -70,7 +70,9 @@ def expected_headers(
     }
 
 
-def test_a_rejected_record_leaves_word_of_where_it_was(broker: Wire, topic: Topic, dead: Topic) -> None:
+def test_the_place_of_a_rejected_record_is_written_to_the_dead_letter_topic(
+    broker: Wire, topic: Topic, dead: Topic
+) -> None:
     member = member_of(broker, topic, topic_name=dead.name)
     topic.append(4)
     member.take(topic, 4)

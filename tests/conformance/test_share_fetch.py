@@ -87,7 +87,9 @@ def test_records_are_acquired_once(broker: Wire, topic: Topic, group: str, versi
         ({"share_session_epoch": -2}, "SHARE_SESSION_NOT_FOUND"),
     ],
 )
-def test_requests_that_are_none(member: ShareMember, version: int, fields: dict[str, object], expected: str) -> None:
+def test_invalid_requests_are_refused(
+    member: ShareMember, version: int, fields: dict[str, object], expected: str
+) -> None:
     member.version = version
     answer = member.ask_fetch(**fields)
     assert name_of(answer.error_code) == expected
@@ -101,11 +103,11 @@ def test_requests_that_are_none(member: ShareMember, version: int, fields: dict[
         ({"is_renew_ack": True, "max_bytes": 0, "max_records": 0, "max_wait_ms": 1}, "INVALID_REQUEST"),
     ],
 )
-def test_requests_of_version_2_that_are_none(member: ShareMember, fields: dict[str, object], expected: str) -> None:
+def test_invalid_renewals_are_refused(member: ShareMember, fields: dict[str, object], expected: str) -> None:
     assert name_of(member.ask_fetch(**fields).error_code) == expected
 
 
-def test_a_way_to_acquire_that_there_is_not(member: ShareMember, topic: Topic) -> None:
+def test_unknown_acquire_mode_is_refused(member: ShareMember, topic: Topic) -> None:
     fetch_topic = FetchTopic(topic_id=topic.id, partitions=[FetchPartition(partition_index=0)])
     assert name_of(member.ask_fetch(fetch_topic, share_acquire_mode=2).error_code) == "UNKNOWN_SERVER_ERROR"
     stranger = ShareMember(member.wire, member.group_id)
@@ -253,7 +255,7 @@ def test_partitions_that_are_not_there(member: ShareMember, topic: Topic, make_t
     }
 
 
-def test_a_share_partition_that_nobody_has_initialized(broker: Wire, topic: Topic) -> None:
+def test_an_uninitialized_share_partition_cannot_be_read(broker: Wire, topic: Topic) -> None:
     member = ShareMember(broker, group_name())
     partitions = member.fetch(topic, max_wait_ms=2000, min_bytes=1)
     assert partitions[0].error == "UNKNOWN_SERVER_ERROR"
@@ -312,7 +314,7 @@ def test_a_fetch_waits_for_what_another_member_releases(broker: Wire, group: str
         assert time.monotonic() - begun < 5
 
 
-def test_the_end_of_the_time_is_the_end_of_the_wait(member: ShareMember, topic: Topic) -> None:
+def test_a_fetch_without_records_returns_after_max_wait_ms(member: ShareMember, topic: Topic) -> None:
     member.fetch(topic)
     begun = time.monotonic()
     assert member.fetch(topic, max_wait_ms=300, min_bytes=1) == {}
@@ -369,7 +371,7 @@ def test_the_last_request_releases_what_is_left(broker: Wire, member: ShareMembe
     assert ranges(other.take(topic, 6)) == [(4, 9, 2)]
 
 
-def test_a_connection_that_is_gone_releases_what_its_members_had(broker: Wire, group: str, topic: Topic) -> None:
+def test_a_closed_connection_releases_the_records_of_its_members(broker: Wire, group: str, topic: Topic) -> None:
     topic.append(10)
     member = ShareMember(broker.another(), group)
     member.take(topic, 10)
@@ -413,7 +415,7 @@ def test_locks_are_renewed(broker: Wire, member: ShareMember, topic: Topic) -> N
     assert member.acknowledge(topic, (0, 3, ACCEPT)) == "NONE"
 
 
-def test_records_are_delivered_so_often_and_no_more(broker: Wire, member: ShareMember, topic: Topic) -> None:
+def test_records_are_archived_at_the_delivery_count_limit(broker: Wire, member: ShareMember, topic: Topic) -> None:
     configure(broker, member.group_id, share_delivery_count_limit="2")
     topic.append(3)
     assert member.take(topic, 3) == [(0, 2, 1)]
@@ -424,7 +426,7 @@ def test_records_are_delivered_so_often_and_no_more(broker: Wire, member: ShareM
     assert member.take(topic, 1) == [(3, 3, 1)]
 
 
-def test_a_record_that_nobody_survives_takes_no_others_with_it(member: ShareMember, topic: Topic) -> None:
+def test_batches_are_split_before_the_last_delivery_attempts(member: ShareMember, topic: Topic) -> None:
     """The fifth attempt is the last: from the third on fewer and fewer are delivered together, in the end one by one."""
     topic.append(8)
     seen = []
@@ -449,7 +451,7 @@ def test_a_record_that_nobody_survives_takes_no_others_with_it(member: ShareMemb
     ]
 
 
-def test_max_records_is_a_wish(member: ShareMember, topic: Topic) -> None:
+def test_max_records_is_rounded_up_to_whole_batches(member: ShareMember, topic: Topic) -> None:
     for _ in range(4):
         topic.append(10)
     assert ranges(member.take(topic, 1, max_records=15)) == [(0, 19, 1)]
@@ -508,7 +510,7 @@ def test_partitions_have_their_turn(broker: Wire, make_topic: TopicFactory) -> N
 
 
 @pytest.mark.parametrize(("reset", "expected"), [("earliest", [(0, 9, 1)]), ("latest", [(5, 9, 1)])])
-def test_where_a_group_begins_that_has_not_read_yet(
+def test_share_auto_offset_reset_sets_the_start_of_a_new_group(
     broker: Wire, topic: Topic, reset: str, expected: list[tuple[int, int, int]]
 ) -> None:
     group = group_name()
@@ -591,7 +593,9 @@ def test_aborted_records_are_not_delivered_to_readers_of_committed_ones(
         assert member.acknowledge(topic, (first, last, ACCEPT)) == "NONE"
 
 
-def test_readers_of_all_records_get_what_is_not_decided(broker: Wire, member: ShareMember, topic: Topic) -> None:
+def test_read_uncommitted_groups_get_records_of_open_transactions(
+    broker: Wire, member: ShareMember, topic: Topic
+) -> None:
     producer = TransactionalProducer(broker)
     producer.produce(topic, count=3)
     assert ranges(member.take(topic, 3)) == [(0, 2, 1)]

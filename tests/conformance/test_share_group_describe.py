@@ -80,7 +80,7 @@ def test_it_is_listed(broker: Wire, topic: Topic) -> None:
 
 
 @pytest.mark.parametrize("stays", [True, False], ids=["with a member", "empty"])
-def test_other_protocols_are_told_that_it_is_none_of_theirs(broker: Wire, topic: Topic, stays: bool) -> None:
+def test_other_protocols_are_refused_by_a_share_group(broker: Wire, topic: Topic, stays: bool) -> None:
     group_id = share_group(broker)
     member = Sharer(broker, group_id, "A")
     member.join(topic.name)
@@ -118,7 +118,7 @@ def test_other_protocols_are_told_that_it_is_none_of_theirs(broker: Wire, topic:
 
 
 @pytest.mark.parametrize("stays", [True, False], ids=["with a member", "empty"])
-def test_nobody_commits_offsets_to_it(broker: Wire, topic: Topic, stays: bool) -> None:
+def test_offsets_are_not_committed_to_a_share_group(broker: Wire, topic: Topic, stays: bool) -> None:
     group_id = share_group(broker)
     member = Sharer(broker, group_id, "A")
     member.join(topic.name)

@@ -63,7 +63,7 @@ def error_of(answer: Any) -> tuple[str, str | None]:
         ({"member_epoch": -3}, "MemberEpoch is invalid."),
     ],
 )
-def test_a_heartbeat_that_is_not_right(broker: Wire, fields: dict[str, Any], message: str | None) -> None:
+def test_an_invalid_heartbeat_is_refused(broker: Wire, fields: dict[str, Any], message: str | None) -> None:
     request = beat_request("g", "m", 0, subscribed_topic_names=["t"])
     for name, value in fields.items():
         setattr(request, name, value)
@@ -72,7 +72,7 @@ def test_a_heartbeat_that_is_not_right(broker: Wire, fields: dict[str, Any], mes
     assert (answer.member_id, answer.member_epoch, answer.assignment) == (None, 0, None)
 
 
-def test_nobody_knows_them(broker: Wire, topic: Topic) -> None:
+def test_unknown_groups_and_members_are_refused(broker: Wire, topic: Topic) -> None:
     group_id = group_of(broker)
     stranger = Sharer(broker, group_id, "X")
     assert error_of(stranger.beat(1)) == ("GROUP_ID_NOT_FOUND", f"Share group {group_id} not found.")
@@ -82,7 +82,7 @@ def test_nobody_knows_them(broker: Wire, topic: Topic) -> None:
     assert error_of(stranger.beat(1)) == error_of(stranger.leave()) == unknown
 
 
-def test_one_member_from_its_coming_to_its_going(broker: Wire, make_topic: TopicFactory) -> None:
+def test_one_member_joins_gets_its_partitions_and_leaves(broker: Wire, make_topic: TopicFactory) -> None:
     topic, group_id = make_topic(3), group_of(broker)
     member = Sharer(broker, group_id)
     answer = member.join(topic.name, "nope")
@@ -229,7 +229,7 @@ def test_a_deleted_topic_leaves_the_assignment_before_the_next_target(broker: Wi
     assert member.assigned == {stays.id: {0, 1}}
 
 
-def test_targets_wait_for_their_time(broker: Wire, make_topic: TopicFactory) -> None:
+def test_a_new_target_waits_for_the_assignment_interval(broker: Wire, make_topic: TopicFactory) -> None:
     topic, group_id = make_topic(2), share_group(broker)
     configure(broker, group_id, share_assignment_interval_ms="0")
     first, second = Sharer(broker, group_id), Sharer(broker, group_id)
@@ -247,7 +247,7 @@ def test_targets_wait_for_their_time(broker: Wire, make_topic: TopicFactory) -> 
     settle(all_of(topic, 2), first, second)
 
 
-def test_the_groups_own_times(broker: Wire, topic: Topic) -> None:
+def test_the_heartbeat_interval_is_a_config_of_the_group(broker: Wire, topic: Topic) -> None:
     group_id = group_of(broker)
     configure(broker, group_id, share_heartbeat_interval_ms="7000")
     member = Sharer(broker, group_id)
@@ -299,7 +299,7 @@ def test_share_version_0_turns_share_groups_off(broker: Wire, topic: Topic) -> N
         set_level(2, 1)
 
 
-def test_group_epochs_of_a_whole_life(broker: Wire, make_topic: TopicFactory) -> None:
+def test_events_raise_the_group_epoch(broker: Wire, make_topic: TopicFactory) -> None:
     """Each event raises the epoch as in Apache Kafka, and nothing else does: a topic that members begin to share counts
     once for the subscription and once when its state is there.
     """

@@ -59,7 +59,7 @@ def test_a_member_gets_what_the_leader_gives(broker: Wire, version: int) -> None
         ({"protocol_type": None, "member_id": "nobody"}, INCONSISTENT_GROUP_PROTOCOL),
     ],
 )
-def test_a_sync_that_is_not_right(broker: Wire, fields: dict[str, Any], code: int) -> None:
+def test_an_invalid_sync_is_refused(broker: Wire, fields: dict[str, Any], code: int) -> None:
     member = Member(broker, new_group(broker))
     member.join()
     request = member.sync_request()
@@ -91,7 +91,7 @@ def test_members_are_still_rejoining(broker: Wire) -> None:
     assert member.sync().error_code == REBALANCE_IN_PROGRESS
 
 
-def test_waiting_followers_are_sent_back_when_somebody_joins(broker: Wire) -> None:
+def test_waiting_followers_get_rebalance_in_progress_when_a_member_joins(broker: Wire) -> None:
     group_id = new_group(broker)
     leader, follower, newcomer = (Member(broker, group_id) for _ in range(3))
     stable(broker, leader)

@@ -101,7 +101,7 @@ def test_an_id_of_its_own_is_kept(client: Wire) -> None:
     assert (answer.error_code, answer.client_instance_id) == (NONE, instance)
 
 
-def test_asking_again_too_early(client: Wire) -> None:
+def test_asking_again_within_the_interval_is_throttled(client: Wire) -> None:
     instance = get(client).client_instance_id
     again = get(client, instance)
     assert again.error_code == THROTTLING_QUOTA_EXCEEDED
@@ -145,7 +145,7 @@ def test_another_subscription_is_unknown_and_may_be_asked_for_at_once(client: Wi
     assert changed.subscription_id != subscription
 
 
-def test_a_client_that_was_never_told_anything(client: Wire) -> None:
+def test_a_push_without_a_subscription_is_refused(client: Wire) -> None:
     assert push(client, uuid.uuid4().bytes, 7) == UNKNOWN_SUBSCRIPTION_ID
     assert push(client, bytes(16), 7) == INVALID_REQUEST
 
@@ -216,7 +216,7 @@ def test_patterns_of_clients_are_those_of_re2(broker: Wire, expression: str) -> 
 
 
 @pytest.mark.usefixtures("ottla_only")
-def test_a_pattern_that_others_choke_on_takes_no_time(client: Wire, subscribe: Subscribe) -> None:
+def test_a_pattern_with_exponential_backtracking_is_matched_quickly(client: Wire, subscribe: Subscribe) -> None:
     """28 letters held a broker for 42 s; Apache Kafka's threads likewise."""
     client.client_id = "a" * 249
     subscribe("a", "*", 400, "client_id=(a|a)*(a*)*b")

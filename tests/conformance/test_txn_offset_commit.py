@@ -76,7 +76,7 @@ def test_offsets_count_when_the_transaction_is_committed(
 
 
 @pytest.mark.parametrize("version", versions(API))
-def test_others_are_refused(producer: TransactionalProducer, topic: Topic, version: int) -> None:
+def test_wrong_producers_and_epochs_are_refused(producer: TransactionalProducer, topic: Topic, version: int) -> None:
     group_id = new_group(producer.wire)
     for fields, code in (
         ({"producer_id": producer.producer_id + 1000}, "INVALID_PRODUCER_ID_MAPPING"),

@@ -54,7 +54,7 @@ def test_levels_that_are_there_already(broker: Wire, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", versions(UpdateFeaturesRequest))
-def test_levels_that_cannot_be(broker: Wire, version: int) -> None:
+def test_unsupported_levels_are_refused(broker: Wire, version: int) -> None:
     def of(name: str, level: int) -> object:
         return update(broker, (name, level, UPGRADE), version=version)
 

@@ -151,7 +151,7 @@ def test_an_empty_salted_password_is_not_taken(broker: Wire, user: str) -> None:
     assert broker.is_kafka or outcomes[other.name][1] == why
 
 
-def test_nobody_has_a_name(broker: Wire) -> None:
+def test_empty_user_names_are_refused(broker: Wire) -> None:
     why = UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
     assert alter(broker, upsertion("")) == {"": why}
     assert alter(broker, deletion("")) == {"": why}

@@ -63,7 +63,7 @@ def test_many_writes(broker: Wire, topic: Topic, seed: int) -> None:
     assert read(broker, group_id, topic.id) == ("NONE", None, 0, start, expected)
 
 
-def test_the_count_of_what_is_through_belongs_to_its_start_offset(broker: Wire, topic: Topic) -> None:
+def test_the_delivery_complete_count_belongs_to_its_start_offset(broker: Wire, topic: Topic) -> None:
     group_id = share_group(broker)
     initialize(broker, group_id, topic.id)
 
@@ -89,7 +89,7 @@ def test_version_0_has_no_count(broker: Wire, topic: Topic, version: int) -> Non
     assert (written, summary(broker, group_id, topic.id)[5]) == (DONE, -1 if version == 0 else 4)
 
 
-def test_epochs_keep_out_who_is_late(broker: Wire, topic: Topic) -> None:
+def test_older_state_and_leader_epochs_are_fenced(broker: Wire, topic: Topic) -> None:
     group_id = share_group(broker)
     initialize(broker, group_id, topic.id, state_epoch=2)
     batch = [(0, 1, 2, 1)]
@@ -109,7 +109,7 @@ def test_a_write_changes_no_epoch(broker: Wire, topic: Topic) -> None:
     assert read(broker, group_id, topic.id) == ("NONE", None, 2, 0, [(0, 2, 2, 1)])
 
 
-def test_what_is_not_right(broker: Wire, topic: Topic) -> None:
+def test_invalid_requests_are_refused(broker: Wire, topic: Topic) -> None:
     group_id = share_group(broker)
     negative = "The {} cannot be a negative number."
     assert write(broker, group_id, topic.id) == UNINITIALIZED

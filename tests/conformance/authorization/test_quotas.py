@@ -165,7 +165,7 @@ def test_quotas_of_others_do_not_count(quotas: Quotas, sender: Sender, client_id
     [(1, False, None), (2, True, None), (4, False, False), (5, True, False), (6, None, True), (7, False, True)],
     ids=[NAMES[number] for number in (1, 2, 4, 5, 6, 7)],
 )
-def test_who_shares_a_rate(
+def test_clients_of_one_quota_share_its_rate(
     quotas: Quotas,
     sender: Sender,
     client_id: str,

@@ -8,7 +8,7 @@ from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPart
 from .conftest import Cluster, create, partition_of
 
 
-def test_it_leads_again_where_it_is_preferred(cluster: Cluster) -> None:
+def test_a_returned_broker_leads_again_after_a_preferred_election(cluster: Cluster) -> None:
     topic = cluster.topic([3, 1, 2])
     cluster.stop(3)
     assert partition_of(cluster.described(topic.name), 0).leader_id == 1

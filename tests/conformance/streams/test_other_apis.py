@@ -256,7 +256,7 @@ def test_committed_offsets_make_a_group_that_is_converted(play: Play) -> None:
 
 
 @pytest.mark.parametrize("is_converted", [False, True])
-def test_what_the_first_member_tells(play: Play, is_converted: bool) -> None:
+def test_endpoint_offsets_and_shutdown_of_the_first_member(play: Play, is_converted: bool) -> None:
     """Of a new streams group Apache Kafka forgets what is not in records: the epoch of the endpoints, the offsets of tasks, and
     that the application is to be shut down.
     """
@@ -451,7 +451,7 @@ INVALID = [
 
 
 @pytest.mark.parametrize(("fields", "message"), INVALID, ids=[str(fields) for fields, _ in INVALID])
-def test_heartbeats_that_are_not_right(play: Play, fields: dict[str, Any], message: str) -> None:
+def test_invalid_heartbeats_are_refused(play: Play, fields: dict[str, Any], message: str) -> None:
     request = play.entering("A")
     for name, value in fields.items():
         setattr(request, name, value)

@@ -109,7 +109,7 @@ def deleted(play: Play) -> str:
     return name_of(answer.results[0].error_code)
 
 
-def test_a_description_is_wanted_once_and_given_to_who_asks(play: Play) -> None:
+def test_a_description_is_requested_once_and_returned_by_describe(play: Play) -> None:
     assert play.enter("A").topology_description_required
     assert not play.enter("B").topology_description_required
     assert not play.beat("A").topology_description_required
