@@ -126,7 +126,7 @@ class Worker(threading.Thread):
     def work(self) -> None:
         raise NotImplementedError
 
-    def noted(self, begun: float) -> None:
+    def note(self, begun: float) -> None:
         """A call took this long."""
         self.longest = max(self.longest, time.monotonic() - begun)
 
@@ -160,7 +160,7 @@ class PlainWriter(Worker):
             time.sleep(0.005)
         begun = time.monotonic()
         assert self.producer.flush(150) == 0, "records have no outcome"
-        self.noted(begun)
+        self.note(begun)
         self.figures.update(produced=count, acknowledged=len(self.acknowledged), failed=len(self.failed))
 
     def _settle(self, number: int) -> Callable[[Any, Any], None]:
@@ -207,7 +207,7 @@ class TransactionWriter(Worker):
                 if not error.args[0].retriable():
                     raise
             finally:
-                self.noted(begun)
+                self.note(begun)
 
     def work(self) -> None:
         self._eventually(self.producer.init_transactions)
@@ -268,7 +268,7 @@ class Reader(Worker):
                 elif record.error() is None:
                     self.read[int(record.value())] += 1
             if records:
-                self.noted(last)  # how long nothing came
+                self.note(last)  # how long nothing came
                 last = time.monotonic()
             if time.monotonic() - committed > 1:
                 self._commit()

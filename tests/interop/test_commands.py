@@ -555,7 +555,7 @@ def test_console_producer_refuses_lines(scene: Scene, words: list[str], lines: s
     assert reason in theirs
 
 
-def shared(scene: Scene, topic: str, partitions: int = 1) -> str:
+def create_share_group(scene: Scene, topic: str, partitions: int = 1) -> str:
     """A share group that reads a topic from its beginning."""
     name = f"s-{uuid.uuid4().hex[:8]}"
     with Admin(bootstrap_servers=scene.bootstrap_servers) as admin:
@@ -585,7 +585,14 @@ def test_console_share_consumer(scene: Scene, words: list[str]) -> None:
         [str(SCRIPT), "tool", f"{TOOLS}.consumer.ConsoleShareConsumer"],
         [sys.executable, "-m", "ottla", "console-share-consumer"],
     ):
-        where = ["--bootstrap-server", scene.bootstrap_servers, "--topic", topic, "--group", shared(scene, topic)]
+        where = [
+            "--bootstrap-server",
+            scene.bootstrap_servers,
+            "--topic",
+            topic,
+            "--group",
+            create_share_group(scene, topic),
+        ]
         answers.append(normal(output([*command, *where, "--timeout-ms", "3000", *words])))
     assert answers[1] == answers[0]
 
@@ -654,7 +661,14 @@ def test_share_consumer_performance(scene: Scene) -> None:
             [str(SCRIPT), "tool", f"{TOOLS}.ShareConsumerPerformance"],
             [sys.executable, "-m", "ottla", "share-consumer-perf-test"],
         ):
-            where = ["--bootstrap-server", scene.bootstrap_servers, "--topic", topic, "--group", shared(scene, topic)]
+            where = [
+                "--bootstrap-server",
+                scene.bootstrap_servers,
+                "--topic",
+                topic,
+                "--group",
+                create_share_group(scene, topic),
+            ]
             answers.append(sorted(figures(without_metrics(output([*command, *where, *words.split()])))))
         assert answers[1] == answers[0], words
 

@@ -108,7 +108,7 @@ def contents(partitions: list[list[tuple[int, tuple[object, ...]]]]) -> list[lis
 
 
 @contextmanager
-def started(kind: str, directory: Path, request: pytest.FixtureRequest) -> Iterator[str]:
+def start_broker(kind: str, directory: Path, request: pytest.FixtureRequest) -> Iterator[str]:
     """A broker with ACLs; yields its address."""
     if kind == "ottla":
         with EmbeddedBroker({**CONFIGS, **WITH_ACLS}, data_dir=directory) as embedded:
@@ -131,8 +131,8 @@ def test_a_copy_is_exact_although_the_mirror_maker_dies(
     interop_only(request, "it takes a minute")
     command = command_of(MIRROR_MAKER)
     with (
-        started(brokers[0], tmp_path / "here", request) as here,
-        started(brokers[1], tmp_path / "there", request) as there,
+        start_broker(brokers[0], tmp_path / "here", request) as here,
+        start_broker(brokers[1], tmp_path / "there", request) as there,
     ):
         settings = {
             **SETTINGS,

@@ -77,7 +77,7 @@ def test_list_and_describe(broker: tuple[str, Wire]) -> None:
     member.leave()
 
 
-def filled(wire: Wire) -> tuple[Topic, int]:
+def fill(wire: Wire) -> tuple[Topic, int]:
     """A topic of two partitions with 5 old records and 3 new ones in the first, and a time in between, in ms."""
     topic = TopicFactory(wire)(2)
     now = int(time.time() * 1000)
@@ -88,7 +88,7 @@ def filled(wire: Wire) -> tuple[Topic, int]:
 
 def test_offsets_are_reset_and_deleted_and_so_is_the_group(broker: tuple[str, Wire]) -> None:
     bootstrap, wire = broker
-    (topic, between), group_id = filled(wire), share_group(wire)
+    (topic, between), group_id = fill(wire), share_group(wire)
     reset = ["--reset-offsets", "--group", group_id, "--topic", topic.name]
 
     def reset_offsets(*how: str) -> dict[int, str]:

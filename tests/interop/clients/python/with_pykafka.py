@@ -35,7 +35,7 @@ def _one(source: Any, received: list[Record]) -> None:
         received.append((message.partition_key, message.value))
 
 
-def created(client: KafkaClient, name: bytes) -> Any:
+def create(client: KafkaClient, name: bytes) -> Any:
     """The topic, which asking for it creates.
 
     pykafka expects the first answer to be LEADER_NOT_AVAILABLE; brokers without ZooKeeper say UNKNOWN_TOPIC_OR_PARTITION.
@@ -52,7 +52,7 @@ def created(client: KafkaClient, name: bytes) -> Any:
 def main() -> None:
     arguments = task()
     client = KafkaClient(hosts=arguments.bootstrap, broker_version=arguments.settings["version"])
-    topic = created(client, arguments.topic.encode())
+    topic = create(client, arguments.topic.encode())
     for codec, numbers in arguments.shares:
         with step(f"produce {codec}"):
             produce(topic, numbers, codec)
