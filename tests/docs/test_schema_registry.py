@@ -45,7 +45,7 @@ def blocks() -> list[tuple[str, str]]:
     ]
 
 
-def committed(folder: Path, environment: dict[str, str]) -> None:
+def commit(folder: Path, environment: dict[str, str]) -> None:
     done = run("git init -q . && git add order.avsc && git commit -q -m one", folder, environment)
     assert done.returncode == 0, done.stderr
 
@@ -62,7 +62,7 @@ def test_commands_as_the_page_says(tmp_path: Path, environment: dict[str, str]) 
     with Kafka() as kafka:
         for commands, shown in blocks():
             if "git show" in commands:
-                committed(folder, environment)
+                commit(folder, environment)
             lines = [
                 line.strip()
                 .replace("http://127.0.0.1:8081", kafka.schema_registry_url)
@@ -105,7 +105,7 @@ def test_hook_of_the_page_refuses_a_wrong_change(tmp_path: Path, environment: di
     file = tmp_path / "order.avsc"
     file.write_text(schema % '{"name": "id", "type": "long"}', encoding="utf-8")
     assert re.search(hook["files"], file.name)
-    committed(tmp_path, environment)
+    commit(tmp_path, environment)
     assert run(f"{hook['entry']} order.avsc", tmp_path, environment).returncode == 0
     (tmp_path / "new.avsc").write_text('"int"', encoding="utf-8")
     assert run(f"{hook['entry']} new.avsc order.avsc", tmp_path, environment).returncode == 0
