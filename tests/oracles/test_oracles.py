@@ -44,14 +44,14 @@ def peers() -> Iterator[Peers]:
     started.close()
 
 
-def started(peers: Peers, name: str) -> Oracle:
+def start(peers: Peers, name: str) -> Oracle:
     try:
         return peers.oracle(name)
     except Missing as why:
         pytest.skip(str(why))
 
 
-def checked(oracle: Oracle, message: Message, version: int) -> Answer:
+def check(oracle: Oracle, message: Message, version: int) -> Answer:
     """Ask for a round trip of `message` and compare both ways."""
     cls = type(message)
     data = codec.encode(message, version)
@@ -72,17 +72,17 @@ def written(message: Message, version: int) -> tuple[str, bool]:
 
 @pytest.mark.parametrize("name", ORACLES, ids=dashed)
 def test_the_recorded_coverage_is_what_the_oracle_knows(peers: Peers, name: str) -> None:
-    assert asked(started(peers, name)) == COVERAGE[name]
+    assert asked(start(peers, name)) == COVERAGE[name]
 
 
 @pytest.mark.parametrize("name", KAFKA, ids=dashed)
 def test_kafka_reads_and_writes_the_same(peers: Peers, dice_seed: int, rounds: int, name: str) -> None:
-    oracle = started(peers, name)
+    oracle = start(peers, name)
     dice = MessageDice(random.Random(dice_seed))
     for message, version, _, _ in versions(name):
         for _ in range(rounds):
             thrown = dice.message(MESSAGES[message], version)
-            decoded = checked(oracle, thrown, version).values
+            decoded = check(oracle, thrown, version).values
             if decoded is not None:
                 assert values.from_java(thrown, version, decoded, newest=name == KAFKA[0]) == [], f"{message} {version}"
 
@@ -90,7 +90,7 @@ def test_kafka_reads_and_writes_the_same(peers: Peers, dice_seed: int, rounds: i
 @pytest.mark.parametrize("name", KAFKA, ids=dashed)
 def test_kafka_refuses_the_same_values_in_other_versions(peers: Peers, dice_seed: int, rounds: int, name: str) -> None:
     """Read in one version, written in another: the same bytes, or both say that the version cannot carry them."""
-    oracle = started(peers, name)
+    oracle = start(peers, name)
     rng = random.Random(dice_seed)
     dice = MessageDice(rng, defaults=0.8)
     for message, version, first, last in versions(name):
@@ -112,7 +112,7 @@ STRICTER = ("tagged", "varint")
 
 
 def test_kafka_reads_the_same_damaged_bytes(peers: Peers, dice_seed: int, rounds: int) -> None:
-    oracle = started(peers, KAFKA[0])
+    oracle = start(peers, KAFKA[0])
     rng = random.Random(dice_seed)
     dice = MessageDice(rng, defaults=0.4)
     for message, version, _, _ in versions(KAFKA[0]):
@@ -139,10 +139,10 @@ def read_by(oracle: Oracle, message: str, version: int, data: bytes) -> str:
 
 @pytest.mark.parametrize("name", KIO, ids=dashed)
 def test_kio_reads_and_writes_the_same(peers: Peers, dice_seed: int, rounds: int, name: str) -> None:
-    oracle = started(peers, name)
+    oracle = start(peers, name)
     dice = MessageDice(random.Random(dice_seed), unknown_tags=False, for_kio=True)
     for message, version, _, _ in versions(name):
         for _ in range(rounds):
             thrown = dice.message(MESSAGES[message], version)
-            decoded = checked(oracle, thrown, version).values
+            decoded = check(oracle, thrown, version).values
             assert values.from_kio(thrown, version, decoded) == [], f"{message} {version}"
