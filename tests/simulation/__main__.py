@@ -64,7 +64,7 @@ def main() -> int:
                 break
         elif time.monotonic() - begun >= options.for_minutes * 60:
             break
-        result = run(seed, varied(settings, seed) if options.varied or options.for_minutes else settings)
+        result = run(seed, vary(settings, seed) if options.varied or options.for_minutes else settings)
         results.append(replace(result, story=[]))
         gc.collect()  # brokers and clients refer to each other, and a run does not collect
         if options.story:
@@ -95,7 +95,7 @@ def main() -> int:
     return int(failed > 0)
 
 
-def varied(settings: Settings, seed: int) -> Settings:
+def vary(settings: Settings, seed: int) -> Settings:
     """Let runs differ in length, replication factor, number of clusters and clients, and metadata store."""
     draw = random.Random(f"{seed}/settings")
     clusters = settings.brokers if draw.random() < 0.08 else settings.clusters

@@ -72,7 +72,7 @@ class CleanStops:
             held += _held(self._image, broker.node_id)
         if held:
             text = f"{broker.name} leads or replicates {', '.join(dict.fromkeys(held))} when it ends"
-            self._violated("stopped without partitions", text, broker.name)
+            self._add_violation("stopped without partitions", text, broker.name)
         last = self._last_moves.get(broker.node_id, 0)
         if last < own.registered[broker.node_id].epoch:
             return  # moves away from an earlier process, which was killed
@@ -86,9 +86,9 @@ class CleanStops:
                     f"{broker.name} ends before {other.name} has applied its last move: {last}, and not "
                     f"{other.server.broker.metadata.applied}"
                 )
-                self._violated("moves known", text, broker.name, other.name)
+                self._add_violation("moves known", text, broker.name, other.name)
 
-    def _violated(self, check: str, text: str, *about: str) -> None:
+    def _add_violation(self, check: str, text: str, *about: str) -> None:
         self._world.tell("checks", f"{check}: {text}")
         self.violations.append(Violation(check, text, about, self._world.now_us))
 

@@ -86,14 +86,14 @@ class OlderStores:
                 if broker.store is not store or not broker.is_serving or broker.host.is_paused:
                     continue
                 if broker.starts[-1].begun_us >= store.older_since_us:
-                    self._violated(broker, "begins to serve on an older store")
+                    self._add_violation(broker, "begins to serve on an older store")
                 elif not store.is_cut(broker.name):
                     begun_us = reached[broker.incarnation] = self._reached_us.get(broker.incarnation, now_us)
                     if now_us - begun_us > _NOTICED_US:
-                        self._violated(broker, f"serves {_NOTICED_US // SECOND_US} s after its store was restored")
+                        self._add_violation(broker, f"serves {_NOTICED_US // SECOND_US} s after its store was restored")
         self._reached_us = reached
 
-    def _violated(self, broker: SimulatedBroker, text: str) -> None:
+    def _add_violation(self, broker: SimulatedBroker, text: str) -> None:
         if not any(broker.incarnation in violation.about for violation in self.violations):
             who = f"{broker.incarnation} {text}"
             self.violations.append(Violation(CHECK, who, (broker.incarnation, broker.name), self._world.now_us))

@@ -144,7 +144,7 @@ class Replication:
         """Return the node ids of the brokers."""
         return list(self._brokers)
 
-    def _violated(self, check: str, text: str, *about: str) -> None:
+    def _add_violation(self, check: str, text: str, *about: str) -> None:
         self._world.tell("checks", f"{check}: {text}")
         self.violations.append(Violation(check, text, about, self._world.now_us))
 
@@ -235,7 +235,7 @@ class Replication:
             self._world.count("reassignments ended")
         if old is not None and completed_early(old, new, allows_unclean=topic.name == HASTY):
             text = f"{topic.name}-{index}: from {old} to {new}"
-            self._violated("reassigned in sync", text, f"{topic.name}-{index}")
+            self._add_violation("reassigned in sync", text, f"{topic.name}-{index}")
         self._lead(topic, index, new)
         if len(new.replicas) == 1 and (registered := self._image.registered.get(new.replicas[0])) is not None:
             self._single[place] = new.replicas[0], registered.epoch
@@ -251,7 +251,7 @@ class Replication:
                 self.losses.append(Loss(*place, new.leader_epoch, self._world.now_us + late_us))
         violation = None if old is None else self.disks.changed(topic, index, old, new, self._image)
         if violation is not None:
-            self._violated(REPLACED, violation, f"{topic.name}-{index}")
+            self._add_violation(REPLACED, violation, f"{topic.name}-{index}")
         if place in self._tainted:
             self._tainted[place] &= {*new.isr, *new.elr, new.last_known_leader}
 
@@ -269,7 +269,7 @@ class Replication:
         known = self._leaders.setdefault(key, (new.leader, 0 if node is None else node.epoch))
         if known[0] != new.leader:
             text = f"{topic.name}-{index}: nodes {known[0]} and {new.leader} are leaders of epoch {new.leader_epoch}"
-            self._violated("one leader", text, topic.name)
+            self._add_violation("one leader", text, topic.name)
 
     def _changed(self, topic: TopicImage, index: int, new: PartitionImage) -> None:
         """A replica is not added and removed again and again, without a broker that comes or goes half as often."""
@@ -281,7 +281,7 @@ class Replication:
         if sum(at_us >= times[0] for at_us in self._memberships) < _MOST_CHANGES // 2:
             times.clear()
             text = f"{topic.name}-{index}: the ISR has changed {_MOST_CHANGES} times in a second, to {new.isr} at last"
-            self._violated("ISR settled", text, topic.name)
+            self._add_violation("ISR settled", text, topic.name)
 
     def _grown(self, topic: TopicImage, index: int, old: PartitionImage, new: PartitionImage) -> None:
         """Compare the registration of a new member of the ISR with that of the fetches for which it joined."""
@@ -294,7 +294,7 @@ class Replication:
         for node in set(new.isr) - set(old.isr):
             registered = self._image.registered.get(node)
             if node not in self._image.live or registered is None:
-                self._violated(
+                self._add_violation(
                     "ISR registered", f"{topic.name}-{index}: {node} joined the ISR, and is not live", topic.name
                 )
             elif leadership is not None and leadership.epoch == new.leader_epoch and node in leadership.followers:
@@ -304,7 +304,7 @@ class Replication:
                         f"{topic.name}-{index}: {node} joined the ISR for fetches of broker epoch {follower.broker_epoch}, "
                         f"and is registered with {registered.epoch}"
                     )
-                    self._violated("ISR registered", text, topic.name)
+                    self._add_violation("ISR registered", text, topic.name)
 
     def _became_live(self, node: int) -> None:
         """Look for partitions that a broker leads in an epoch of its earlier incarnation, or is in the ISR of with a log that
@@ -322,11 +322,11 @@ class Replication:
                         f"{topic.name}-{index}: node {node} leads epoch {partition.leader_epoch} with broker epochs {led[1]} "
                         f"and {registered.epoch}"
                     )
-                    self._violated("one leader", text, topic.name)
+                    self._add_violation("one leader", text, topic.name)
                 has_restarted = broker is not None and not broker.was_stopped and broker.live_epoch != registered.epoch
                 if has_restarted and node in partition.isr and len(partition.isr) > 1:
                     text = f"{topic.name}-{index}: node {node} is in the ISR {partition.isr} after an unclean stop"
-                    self._violated("ISR registered", text, topic.name)
+                    self._add_violation("ISR registered", text, topic.name)
                 # A single replica has all records that are left, and leads again whatever it has lost, also if a reassignment
                 # adds another one before it is live.
                 is_single = len(partition.replicas) == 1 or self._single.get((topic.id.hex(), index)) == (
@@ -335,9 +335,9 @@ class Replication:
                 )
                 if has_restarted and node in partition.elr and not is_single:
                     text = f"{topic.name}-{index}: node {node} is in the ELR {partition.elr} after an unclean stop"
-                    self._violated("ELR registered", text, topic.name)
+                    self._add_violation("ELR registered", text, topic.name)
         for text in self.disks.became_live(node, self._image):
-            self._violated(REPLACED, text, f"b{node}")
+            self._add_violation(REPLACED, text, f"b{node}")
         if broker is not None:
             broker.live_epoch = registered.epoch
 
@@ -415,7 +415,7 @@ class Replication:
                     f"epoch {partition.leader_epoch} is above the log end {replica.log.end_offset} of {other.name}, a member "
                     "of ISR or ELR"
                 )
-                self._violated("high watermark replicated", text, broker.name, other.name)
+                self._add_violation("high watermark replicated", text, broker.name, other.name)
 
     def _may_lack(self, place: Place, seen_epoch: int, epoch: int) -> bool:
         return any(
@@ -441,7 +441,7 @@ class Replication:
         where = (
             f"{partition.topic}-{partition.index}: the log of {broker.name}, leader in epoch {partition.leader_epoch}, "
         )
-        self._violated("committed kept", where + text, broker.name, f"{partition.topic}-{partition.index}")
+        self._add_violation("committed kept", where + text, broker.name, f"{partition.topic}-{partition.index}")
 
     def _compare_content(
         self, broker: SimulatedBroker, partition: Partition, place: Place, leadership: Leadership

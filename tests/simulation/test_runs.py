@@ -9,7 +9,7 @@ from ottla.metadata.changes import elections
 from ottla.metadata.image import PartitionImage
 
 from . import checks
-from .__main__ import varied
+from .__main__ import vary
 from .disks import DiskState, HostStore
 from .results import Settings
 from .run import Simulation, run
@@ -126,5 +126,5 @@ def test_many_seeds(pytestconfig: pytest.Config, dice_seed: int) -> None:
     """With `--soak N`, N runs of three virtual minutes on varied clusters."""
     rounds = pytestconfig.getoption("--soak")
     for seed in range(dice_seed, dice_seed + rounds if rounds > 1 else dice_seed):
-        result = run(seed, varied(Settings(), seed))
+        result = run(seed, vary(Settings(), seed))
         assert not result.violations, result.explain()
