@@ -13,7 +13,7 @@ from ottla.protocol.messages.add_partitions_to_txn import (
 )
 
 from .conftest import Topic, TopicFactory, Wire, versions
-from .transactions import TransactionalProducer, settled
+from .transactions import TransactionalProducer, retry_while_busy
 
 API = AddPartitionsToTxnRequest
 BY_CLIENTS = [version for version in versions(API) if version < 4]
@@ -45,7 +45,7 @@ def test_the_first_partition_begins_the_transaction_and_others_are_added(
 @pytest.mark.parametrize("version", BY_CLIENTS)
 def test_a_transaction_follows_another_one(producer: TransactionalProducer, topic: Topic, version: int) -> None:
     for commit in (True, False):
-        assert settled(lambda: producer.ask_add({topic.name: [0]}, version)) == {(topic.name, 0): "NONE"}
+        assert retry_while_busy(lambda: producer.ask_add({topic.name: [0]}, version)) == {(topic.name, 0): "NONE"}
         producer.end(commit=commit, version=3)
     assert producer.described().state == "CompleteAbort"
 

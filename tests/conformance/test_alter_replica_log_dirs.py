@@ -20,7 +20,7 @@ def home(wire: Wire) -> str:
     return str(directory.log_dir)
 
 
-def altered(wire: Wire, version: int, *moves: tuple[str, str, list[int]]) -> dict[tuple[str, int], int]:
+def alter(wire: Wire, version: int, *moves: tuple[str, str, list[int]]) -> dict[tuple[str, int], int]:
     request = AlterReplicaLogDirsRequest(
         dirs=[
             AlterReplicaLogDir(path=path, topics=[AlterReplicaLogDirTopic(name=name, partitions=indexes)])
@@ -35,7 +35,7 @@ def altered(wire: Wire, version: int, *moves: tuple[str, str, list[int]]) -> dic
 def test_the_present_directory_of_a_partition_is_accepted(broker: Wire, make_topic: TopicFactory, version: int) -> None:
     topic = make_topic(2)
     topic.append(3)
-    codes = altered(broker, version, (home(broker), topic.name, [0, 1, 7]), (home(broker), "no-such-topic", [0]))
+    codes = alter(broker, version, (home(broker), topic.name, [0, 1, 7]), (home(broker), "no-such-topic", [0]))
     assert codes == {
         (topic.name, 0): NONE,
         (topic.name, 1): NONE,
@@ -47,11 +47,11 @@ def test_the_present_directory_of_a_partition_is_accepted(broker: Wire, make_top
 @pytest.mark.parametrize("path", ["/no/such/directory", "relative", ""])
 def test_no_such_directory(broker: Wire, make_topic: TopicFactory, path: str) -> None:
     topic = make_topic()
-    assert altered(broker, 2, (path, topic.name, [0])) == {(topic.name, 0): LOG_DIR_NOT_FOUND}
+    assert alter(broker, 2, (path, topic.name, [0])) == {(topic.name, 0): LOG_DIR_NOT_FOUND}
 
 
 def test_nothing_is_asked(broker: Wire) -> None:
-    assert altered(broker, 2) == {}
+    assert alter(broker, 2) == {}
     assert broker.send(AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=home(broker))]), 2).results == []
 
 
@@ -65,10 +65,10 @@ def test_nothing_is_asked(broker: Wire) -> None:
     ],
 )
 def test_topics_that_cannot_be(broker: Wire, name: str, index: int, code: int) -> None:
-    assert altered(broker, 2, ("/nowhere", name, [index])) == {(name, index): code}
+    assert alter(broker, 2, ("/nowhere", name, [index])) == {(name, index): code}
 
 
 def test_a_partition_twice(broker: Wire, make_topic: TopicFactory) -> None:
     topic = make_topic()
-    codes = altered(broker, 2, ("/nowhere", topic.name, [0, 0]), (home(broker), topic.name, [0]))
+    codes = alter(broker, 2, ("/nowhere", topic.name, [0, 0]), (home(broker), topic.name, [0]))
     assert codes == {(topic.name, 0): NONE}

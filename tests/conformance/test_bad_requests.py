@@ -68,7 +68,7 @@ def id_of(broker: Wire, topic: Topic) -> bytes:
     return topic_id
 
 
-def coordinated(broker: Wire) -> None:
+def await_coordinators(broker: Wire) -> None:
     """The topic of the coordinators is there."""
     deadline = time.monotonic() + 30
     while broker.send(FindCoordinatorRequest(coordinator_keys=["g"]), 4).coordinators[0].error_code != NONE:
@@ -90,7 +90,7 @@ def asked(name: str, topic_id: bytes, *partitions: int | str) -> OffsetCommitReq
 
 @pytest.mark.parametrize("number", [9, 10])
 def test_offset_commit_returns_refused_partitions_first(broker: Wire, topic: Topic, number: int) -> None:
-    coordinated(broker)
+    await_coordinators(broker)
     known, unknown = (topic.name, id_of(broker, topic)), (absent(), NOWHERE)
     code = UNKNOWN_TOPIC_ID if number >= 10 else UNKNOWN_TOPIC_OR_PARTITION
 
@@ -117,7 +117,7 @@ def test_offset_commit_returns_refused_partitions_first(broker: Wire, topic: Top
 
 
 def test_offset_fetch_returns_unknown_topics_last(broker: Wire, topic: Topic) -> None:
-    coordinated(broker)
+    await_coordinators(broker)
     ids = [NOWHERE, id_of(broker, topic)]
     topics = [OffsetFetchRequestTopics(topic_id=topic_id, partition_indexes=[0]) for topic_id in ids]
     group = OffsetFetchRequestGroup(group_id=f"g-{topic.name}", topics=topics)

@@ -70,15 +70,15 @@ def test_a_group_goes_with_its_state(broker: Wire, make_topic: TopicFactory) -> 
     member = Sharer(broker, group_id)
     member.join(topic.name)
 
-    def deleted() -> str:
+    def delete_group() -> str:
         (result,) = broker.send(DeleteGroupsRequest(groups_names=[group_id]), 2).results
         return name_of(result.error_code)
 
-    assert deleted() == "NON_EMPTY_GROUP"
+    assert delete_group() == "NON_EMPTY_GROUP"
     member.leave()
     alter(broker, group_id, [(topic.name, {0: 1, 1: 1, 2: 1})])
-    assert deleted() == "NONE"
+    assert delete_group() == "NONE"
     assert name_of(described(broker, group_id).error_code) == "GROUP_ID_NOT_FOUND"
     assert [summary(broker, group_id, topic.id, index).start_offset for index in range(3)] == [-1, -1, -1]
-    assert deleted() == "GROUP_ID_NOT_FOUND"
+    assert delete_group() == "GROUP_ID_NOT_FOUND"
     assert Consumer(broker, group_id).join(topic.name).error_code == 0  # the id is free again

@@ -23,7 +23,7 @@ def described(wire: Wire, name: str, *indexes: int) -> list[Any]:
     return list(topic.partitions)
 
 
-def produced(wire: Wire, topic: Topic, *timestamps: int) -> int:
+def produce(wire: Wire, topic: Topic, *timestamps: int) -> int:
     """A producer id, after batches of two records with these timestamps."""
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
     wait_for(lambda: wire.send(request, 4).error_code == 0)
@@ -42,7 +42,7 @@ def produced(wire: Wire, topic: Topic, *timestamps: int) -> int:
 def test_a_producer_and_what_it_did_last(broker: Wire, make_topic: TopicFactory) -> None:
     topic = make_topic(2)
     now = int(time.time() * 1000)
-    producer_id = produced(broker, topic, now - 50, now)
+    producer_id = produce(broker, topic, now - 50, now)
     used, unused, absent, negative = described(broker, topic.name, 0, 1, 9, -1)
     (state,) = used.active_producers
     assert (state.producer_id, state.producer_epoch, state.last_sequence) == (producer_id, 0, 3)

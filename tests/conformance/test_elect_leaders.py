@@ -10,7 +10,7 @@ from .conftest import Topic, Wire, versions
 API = ElectLeadersRequest
 
 
-def elected(
+def elect(
     wire: Wire, version: int, partitions: list[tuple[str, list[int]]] | None, kind: int = 0
 ) -> tuple[str, dict[tuple[str, int], tuple[str, str | None]]]:
     topics = (
@@ -31,7 +31,7 @@ def elected(
 @pytest.mark.parametrize("version", versions(API))
 @pytest.mark.parametrize("kind", [0, 1], ids=["preferred", "unclean"])
 def test_an_election_is_not_needed_while_there_is_a_leader(broker: Wire, topic: Topic, version: int, kind: int) -> None:
-    outcome = elected(broker, version, [(topic.name, [0, 9]), ("no-such-topic", [0])], kind)
+    outcome = elect(broker, version, [(topic.name, [0, 9]), ("no-such-topic", [0])], kind)
     assert outcome == (
         "NONE",
         {
@@ -45,12 +45,12 @@ def test_an_election_is_not_needed_while_there_is_a_leader(broker: Wire, topic: 
 def test_null_and_empty_lists_elect_no_leaders(broker: Wire, topic: Topic) -> None:
     answer = broker.send(ElectLeadersRequest(topic_partitions=None, timeout_ms=5000), 2)
     assert topic.name in {row.topic for row in answer.replica_election_results}
-    assert elected(broker, 2, None) == ("NONE", {})
-    assert elected(broker, 2, []) == ("NONE", {})
+    assert elect(broker, 2, None) == ("NONE", {})
+    assert elect(broker, 2, []) == ("NONE", {})
 
 
 def test_another_kind_of_election(broker: Wire, topic: Topic) -> None:
     unknown = ("INVALID_REQUEST", "Unknown election type 7")
-    assert elected(broker, 2, [(topic.name, [0])], 7) == ("INVALID_REQUEST", {(topic.name, 0): unknown})
-    assert elected(broker, 2, [], 7) == ("NONE", {})
-    assert elected(broker, 2, [(topic.name, [])], 7) == ("INVALID_REQUEST", {})
+    assert elect(broker, 2, [(topic.name, [0])], 7) == ("INVALID_REQUEST", {(topic.name, 0): unknown})
+    assert elect(broker, 2, [], 7) == ("NONE", {})
+    assert elect(broker, 2, [(topic.name, [])], 7) == ("INVALID_REQUEST", {})

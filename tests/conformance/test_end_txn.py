@@ -7,7 +7,7 @@ from ottla.protocol.messages.end_txn import EndTxnRequest
 
 from .conftest import Topic, TopicFactory, Wire, versions
 from .members import wait_for
-from .transactions import TransactionalProducer, fetched, settled
+from .transactions import TransactionalProducer, fetch_partitions, retry_while_busy
 
 API = EndTxnRequest
 WITHOUT_BUMP = [version for version in versions(API) if version < 5]
@@ -34,7 +34,7 @@ def test_the_end_of_a_transaction_of_version_1(
     assert producer.wait_until_complete() == ("CompleteCommit" if commit else "CompleteAbort")
     described = producer.described()
     assert (described.epoch, described.partitions) == (producer.epoch, set())
-    (partition,) = fetched(producer.wire, topic, 0)
+    (partition,) = fetch_partitions(producer.wire, topic, 0)
     assert (partition.high_watermark, partition.last_stable_offset) == (2, 2)
     assert producer.ask_end(commit=commit, version=version)[0] == "NONE"
     assert producer.ask_end(commit=not commit, version=version)[0] == "INVALID_TXN_STATE"
@@ -128,14 +128,14 @@ def test_the_version_of_end_txn_counts_and_not_that_of_added_partitions(
 ) -> None:
     topic = make_topic(2)
     for commit in (True, False):
-        end = fetched(producer.wire, topic, 0)[0].high_watermark
+        end = fetch_partitions(producer.wire, topic, 0)[0].high_watermark
         if version == 5:
             producer.add(topic)
             producer.produce(topic, version=11)
         else:
             producer.produce(topic, version=12)
         producer.end(commit=commit, version=version)
-        (partition,) = fetched(producer.wire, topic, 0)
+        (partition,) = fetch_partitions(producer.wire, topic, 0)
         assert (partition.high_watermark, partition.last_stable_offset) == (end + 2, end + 2)
 
 
@@ -149,7 +149,7 @@ def test_a_timed_out_transaction_is_aborted_and_its_end_refused(broker: Wire, to
     producer.produce(topic, version=11 if version < 5 else 12)
     wait_for(lambda: producer.described().state == "CompleteAbort")
     assert producer.described().epoch == epoch + 1
-    assert fetched(broker, topic, 0)[0].last_stable_offset == 2
+    assert fetch_partitions(broker, topic, 0)[0].last_stable_offset == 2
     if version < 5:
         assert producer.ask_end(commit=True, version=version)[0] == "PRODUCER_FENCED"
         assert producer.ask_end(commit=False, version=version)[0] == "PRODUCER_FENCED"
@@ -168,11 +168,11 @@ def test_a_zombie(producer: TransactionalProducer, topic: Topic, version: int) -
     producer.begin_anew()
     assert producer.epoch == zombie.epoch + 2
     for commit in (True, False):
-        assert settled(lambda: zombie.ask_end(commit=commit, version=version))[0] == "PRODUCER_FENCED"  # noqa: B023
+        assert retry_while_busy(lambda: zombie.ask_end(commit=commit, version=version))[0] == "PRODUCER_FENCED"  # noqa: B023
     assert zombie.ask_produce(topic)[0] == "INVALID_PRODUCER_EPOCH"
     producer.produce(topic)
     producer.end(commit=True)
-    (partition,) = fetched(producer.wire, topic, 0)
+    (partition,) = fetch_partitions(producer.wire, topic, 0)
     assert [(transaction.producer_id, transaction.first_offset) for transaction in partition.aborted_transactions] == [
         (zombie.producer_id, 0)
     ]
@@ -189,4 +189,4 @@ def test_a_topic_that_is_gone_holds_nothing_up(
     assert producer.wire.send(request, 5).responses[0].error_code == 0
     producer.end(commit=True, version=version)
     assert producer.described().state == "CompleteCommit"
-    assert fetched(producer.wire, kept, 0)[0].last_stable_offset == 2
+    assert fetch_partitions(producer.wire, kept, 0)[0].last_stable_offset == 2

@@ -11,7 +11,7 @@ from ottla.records.batch import read_header, records_of, scan
 
 from .conftest import Topic, TopicFactory, Wire, versions
 from .message_sets import parsed
-from .transactions import TransactionalProducer, fetched
+from .transactions import TransactionalProducer, fetch_partitions
 
 API = FetchRequest
 WITH_ISOLATION = [version for version in versions(API) if version >= 4]
@@ -54,17 +54,17 @@ def test_an_open_transaction_and_what_came_after_it_is_not_seen(broker: Wire, to
     producer = TransactionalProducer(broker)
     producer.produce(topic)
     topic.append(1)
-    (committed,) = fetched(broker, topic, 0, version=version)
-    (everything,) = fetched(broker, topic, 0, version=version, committed=False)
+    (committed,) = fetch_partitions(broker, topic, 0, version=version)
+    (everything,) = fetch_partitions(broker, topic, 0, version=version, committed=False)
     for part in (committed, everything):
         assert (part.high_watermark, part.last_stable_offset) == (4, 2)
     assert (batches(committed), aborted(committed)) == ([(0, False, 2)], [])
     assert aborted(everything) is None
     assert batches(everything)[0] == (0, False, 2)
     for offset in (2, 3, 4):
-        (part,) = fetched(broker, topic, 0, version=version, offset=offset)
+        (part,) = fetch_partitions(broker, topic, 0, version=version, offset=offset)
         assert (name_of(part.error_code), batches(part), aborted(part)) == ("NONE", [], [])
-    (part,) = fetched(broker, topic, 0, version=version, offset=5)
+    (part,) = fetch_partitions(broker, topic, 0, version=version, offset=5)
     assert name_of(part.error_code) == "OFFSET_OUT_OF_RANGE"
 
 
@@ -77,7 +77,7 @@ def test_aborted_transactions_are_named(broker: Wire, topic: Topic, version: int
     topic.append(1)
     one.produce(topic)
     one.end(commit=False)
-    (open_still,) = fetched(broker, topic, 0, version=version)
+    (open_still,) = fetch_partitions(broker, topic, 0, version=version)
     assert (open_still.last_stable_offset, aborted(open_still)) == (2, [(one.producer_id, 0)])
     assert read(open_still) == []
     three.produce(topic)
@@ -87,7 +87,7 @@ def test_aborted_transactions_are_named(broker: Wire, topic: Topic, version: int
     everything: list[int] = []
     offset = 0
     while offset < 10:
-        (part,) = fetched(broker, topic, 0, version=version, offset=offset)
+        (part,) = fetch_partitions(broker, topic, 0, version=version, offset=offset)
         assert (part.high_watermark, part.last_stable_offset) == (10, 10)
         headers = batches(part)
         names = aborted(part)
@@ -109,7 +109,7 @@ def test_several_partitions(broker: Wire, make_topic: TopicFactory, version: int
         commits.produce(topic, index)
     commits.end(commit=True)
     aborts.end(commit=False)
-    parts = {part.partition_index: part for part in fetched(broker, topic, 0, 1, 2, version=version)}
+    parts = {part.partition_index: part for part in fetch_partitions(broker, topic, 0, 1, 2, version=version)}
     assert {index: aborted(part) for index, part in parts.items()} == {
         0: [(aborts.producer_id, 0)],
         1: [(aborts.producer_id, 0)],
@@ -186,7 +186,7 @@ def test_old_readers_see_everything(broker: Wire, topic: Topic, version: int) ->
     producer.produce(topic, count=2, version=11)
     producer.end(commit=False, version=4)
     topic.append(1)
-    (part,) = fetched(broker, topic, 0, version=version, committed=False)
+    (part,) = fetch_partitions(broker, topic, 0, version=version, committed=False)
     assert part.high_watermark == 4
     offsets = [message[0] for message in parsed(bytes(part.records))]
     assert offsets == [0, 1, 3]

@@ -37,7 +37,7 @@ pytestmark = pytest.mark.usefixtures("ottla_only")
 
 
 @contextmanager
-def started(**configs: str) -> Iterator[Wire]:
+def start(**configs: str) -> Iterator[Wire]:
     """A broker with these configs; `_` stands for `.`."""
     settings = {name.replace("_", "."): value for name, value in configs.items()}
     with EmbeddedBroker({"group.initial.rebalance.delay.ms": "0"} | settings) as embedded:
@@ -47,7 +47,7 @@ def started(**configs: str) -> Iterator[Wire]:
 
 
 def test_without_the_consumer_protocol() -> None:
-    with started(group_coordinator_rebalance_protocols="classic") as broker:
+    with start(group_coordinator_rebalance_protocols="classic") as broker:
         group_id = new_group(broker)
         answer = broker.send(joining(group_id, "t"), 1)
         assert (answer.error_code, answer.error_message) == (UNSUPPORTED_VERSION, None)
@@ -57,7 +57,7 @@ def test_without_the_consumer_protocol() -> None:
 
 
 def test_the_feature_turned_off() -> None:
-    with started() as broker:
+    with start() as broker:
         update = FeatureUpdateKey(feature="group.version", max_version_level=0, upgrade_type=2)
         answer = broker.send(UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=[update]), 1)
         assert answer.error_code == NONE
@@ -67,7 +67,7 @@ def test_the_feature_turned_off() -> None:
 
 
 def test_without_migration() -> None:
-    with started(group_consumer_migration_policy="disabled") as broker:
+    with start(group_consumer_migration_policy="disabled") as broker:
         topic = TopicFactory(broker)(2)
         (classic,) = classic_group(broker, topic, 2)
         refused = broker.send(joining(classic.group_id, topic.name), 1)
@@ -90,7 +90,7 @@ def test_the_brokers_configs_are_those_of_groups_without_their_own() -> None:
         "group_consumer_assignors": "range",
         "group_consumer_max_size": "1",
     }
-    with started(**configs) as broker:
+    with start(**configs) as broker:
         topic = TopicFactory(broker)(2)
         member = Consumer(broker, new_group(broker))
         assert member.join(topic.name).heartbeat_interval_ms == interval_of(broker, 6_000)
@@ -104,7 +104,7 @@ def test_the_brokers_configs_are_those_of_groups_without_their_own() -> None:
 
 
 def test_a_full_classic_group_takes_no_more_members() -> None:
-    with started(group_max_size="1") as broker:
+    with start(group_max_size="1") as broker:
         group_id = new_group(broker)
         assert Member(broker, group_id).join().error_code == NONE
         # Already the member id is refused.
@@ -112,7 +112,7 @@ def test_a_full_classic_group_takes_no_more_members() -> None:
 
 
 def test_a_full_streams_group_takes_no_more_members() -> None:
-    with started(group_streams_max_size="1") as broker:
+    with start(group_streams_max_size="1") as broker:
         topic, group_id = TopicFactory(broker)(1), new_group(broker)
         source = Subtopology(subtopology_id="0", source_topics=[topic.name])
 
@@ -139,7 +139,7 @@ def test_a_full_streams_group_takes_no_more_members() -> None:
 
 def test_share_groups_obey_their_own() -> None:
     """`share` among the protocols is known, and changes nothing: share.version says whether there are share groups."""
-    with started(
+    with start(
         group_coordinator_rebalance_protocols="classic,consumer,share",
         group_share_max_size="1",
         group_share_min_session_timeout_ms="1000",

@@ -12,7 +12,7 @@ from ottla.testing import EmbeddedBroker
 
 from .conftest import Closed, Topic, Wire, versions
 from .members import wait_for
-from .transactions import TransactionalProducer, fetched, settled
+from .transactions import TransactionalProducer, fetch_partitions, retry_while_busy
 
 API = InitProducerIdRequest
 
@@ -74,7 +74,7 @@ def test_each_init_producer_id_returns_the_next_epoch(broker: Wire, version: int
     producer = TransactionalProducer(broker)
     assert producer.epoch == 0
     for epoch in range(1, 4):
-        assert settled(lambda: producer.ask_init(version)) == ("NONE", producer.producer_id, epoch)
+        assert retry_while_busy(lambda: producer.ask_init(version)) == ("NONE", producer.producer_id, epoch)
     assert producer.described()[:6] == ("NONE", "Empty", 60_000, -1, producer.producer_id, 3)
     other = TransactionalProducer(broker)
     assert (other.producer_id != producer.producer_id, other.epoch) == (True, 0)
@@ -127,9 +127,9 @@ def test_an_open_transaction_is_aborted(broker: Wire, topic: Topic, version: int
     assert producer.ask_init(version, **fields) == ("CONCURRENT_TRANSACTIONS", -1, -1)
     assert producer.wait_until_complete() == "CompleteAbort"
     assert producer.described().epoch == producer.epoch + 1
-    (partition,) = fetched(broker, topic, 0)
+    (partition,) = fetch_partitions(broker, topic, 0)
     assert [transaction.first_offset for transaction in partition.aborted_transactions] == [0]
-    answer = settled(lambda: producer.ask_init(version))
+    answer = retry_while_busy(lambda: producer.ask_init(version))
     assert answer == ("NONE", producer.producer_id, producer.epoch + 2)
 
 

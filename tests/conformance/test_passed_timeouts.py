@@ -34,7 +34,7 @@ def errors(rows: list[Any]) -> list[tuple[str | None, str, str | None]]:
     return [(row.name, name_of(row.error_code), row.error_message) for row in rows]
 
 
-def created(wire: Wire, version: int, timeout_ms: int, *names: str, **fields: bool) -> Any:
+def create(wire: Wire, version: int, timeout_ms: int, *names: str, **fields: bool) -> Any:
     topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
     return errors(wire.send(CreateTopicsRequest(topics=topics, timeout_ms=timeout_ms, **fields), version).topics)
 
@@ -50,21 +50,21 @@ def test_create_topics(broker: Wire, topic: Topic, version: int, timeout_ms: int
         return [(topic_name, TIMED_OUT, no_message) for topic_name in names]
 
     names = name, topic.name, "not valid"
-    assert created(broker, version, timeout_ms, *names) == timed_out(*names)
+    assert create(broker, version, timeout_ms, *names) == timed_out(*names)
     assert described(broker, name) == ("UNKNOWN_TOPIC_OR_PARTITION", 0)
     twice = [(name, "INVALID_REQUEST", "Duplicate topic name." if version else "")]
-    assert created(broker, version, timeout_ms, name, name) == twice
-    assert created(broker, version, timeout_ms, name, name, topic.name) == timed_out(name, name, topic.name)
-    assert created(broker, version, timeout_ms) == []
+    assert create(broker, version, timeout_ms, name, name) == twice
+    assert create(broker, version, timeout_ms, name, name, topic.name) == timed_out(name, name, topic.name)
+    assert create(broker, version, timeout_ms) == []
     if version:
-        assert created(broker, version, timeout_ms, name, validate_only=True) == timed_out(name)
+        assert create(broker, version, timeout_ms, name, validate_only=True) == timed_out(name)
 
 
 @timeouts
 @pytest.mark.api(request=DeleteTopicsRequest)
 @pytest.mark.parametrize("version", versions(DeleteTopicsRequest))
 def test_delete_topics(broker: Wire, topic: Topic, version: int, timeout_ms: int) -> None:
-    def deleted(*names: str) -> Any:
+    def delete(*names: str) -> Any:
         request = DeleteTopicsRequest(timeout_ms=timeout_ms)
         if version >= 6:
             request.topics = [DeleteTopicState(name=name) for name in names]
@@ -72,13 +72,13 @@ def test_delete_topics(broker: Wire, topic: Topic, version: int, timeout_ms: int
             request.topic_names = list(names)
         return errors(broker.send(request, version).responses)
 
-    assert deleted(topic.name, "nowhere") == [(topic.name, TIMED_OUT, None), ("nowhere", TIMED_OUT, None)]
+    assert delete(topic.name, "nowhere") == [(topic.name, TIMED_OUT, None), ("nowhere", TIMED_OUT, None)]
     twice = [(topic.name, "INVALID_REQUEST", "Duplicate topic name." if version >= 5 else None)]
-    assert deleted(topic.name, topic.name) == twice
-    assert deleted(topic.name, topic.name, "nowhere") == [
+    assert delete(topic.name, topic.name) == twice
+    assert delete(topic.name, topic.name, "nowhere") == [
         (name, TIMED_OUT, None) for name in (topic.name, topic.name, "nowhere")
     ]
-    assert deleted() == []
+    assert delete() == []
     assert described(broker, topic.name) == ("NONE", 1)
 
 
@@ -96,14 +96,14 @@ def test_delete_topics_by_id(broker: Wire, topic: Topic, timeout_ms: int) -> Non
 @pytest.mark.api(request=CreatePartitionsRequest)
 @pytest.mark.parametrize("version", versions(CreatePartitionsRequest))
 def test_create_partitions(broker: Wire, topic: Topic, version: int, validate_only: bool, timeout_ms: int) -> None:
-    def grown(*names: str) -> Any:
+    def grow(*names: str) -> Any:
         topics = [CreatePartitionsTopic(name=name, count=3) for name in names]
         request = CreatePartitionsRequest(topics=topics, timeout_ms=timeout_ms, validate_only=validate_only)
         return errors(broker.send(request, version).results)
 
-    assert grown(topic.name, "nowhere") == [(topic.name, TIMED_OUT, None), ("nowhere", TIMED_OUT, None)]
-    assert grown(topic.name, topic.name) == [(topic.name, "INVALID_REQUEST", "Duplicate topic name.")]
-    assert grown() == []
+    assert grow(topic.name, "nowhere") == [(topic.name, TIMED_OUT, None), ("nowhere", TIMED_OUT, None)]
+    assert grow(topic.name, topic.name) == [(topic.name, "INVALID_REQUEST", "Duplicate topic name.")]
+    assert grow() == []
     assert described(broker, topic.name) == ("NONE", 1)
 
 
@@ -111,7 +111,7 @@ def test_create_partitions(broker: Wire, topic: Topic, version: int, validate_on
 @pytest.mark.api(request=ElectLeadersRequest)
 @pytest.mark.parametrize("version", versions(ElectLeadersRequest))
 def test_elect_leaders(broker: Wire, topic: Topic, version: int, timeout_ms: int) -> None:
-    def elected(topics: list[TopicPartitions] | None, election_type: int = 0) -> Any:
+    def elect(topics: list[TopicPartitions] | None, election_type: int = 0) -> Any:
         request = ElectLeadersRequest(
             topic_partitions=topics, election_type=election_type if version else 0, timeout_ms=timeout_ms
         )
@@ -126,18 +126,18 @@ def test_elect_leaders(broker: Wire, topic: Topic, version: int, timeout_ms: int
     whole = TIMED_OUT if version else "NONE"
     topics = [TopicPartitions(topic=topic.name, partitions=[0, 9]), TopicPartitions(topic="nowhere", partitions=[0])]
     rows = [(name, index, TIMED_OUT, None) for name, index in ((topic.name, 0), (topic.name, 9), ("nowhere", 0))]
-    assert elected(topics) == (whole, rows)
-    assert elected(topics, 7) == (whole, rows)
-    assert elected(None) == (whole, [])
-    assert elected(None, 7) == (whole, [])
-    assert elected([]) == ("NONE", [])
+    assert elect(topics) == (whole, rows)
+    assert elect(topics, 7) == (whole, rows)
+    assert elect(None) == (whole, [])
+    assert elect(None, 7) == (whole, [])
+    assert elect([]) == ("NONE", [])
 
 
 @timeouts
 @pytest.mark.api(request=AlterPartitionReassignmentsRequest)
 @pytest.mark.parametrize("version", versions(AlterPartitionReassignmentsRequest))
 def test_alter_partition_reassignments(broker: Wire, topic: Topic, version: int, timeout_ms: int) -> None:
-    def altered(*topics: ReassignableTopic) -> Any:
+    def alter(*topics: ReassignableTopic) -> Any:
         answer = broker.send(AlterPartitionReassignmentsRequest(topics=list(topics), timeout_ms=timeout_ms), version)
         rows = [
             (of_topic.name, row.partition_index, name_of(row.error_code), row.error_message)
@@ -147,9 +147,9 @@ def test_alter_partition_reassignments(broker: Wire, topic: Topic, version: int,
         return name_of(answer.error_code), rows
 
     cancelled = [ReassignablePartition(partition_index=index, replicas=None) for index in (0, 9)]
-    assert altered(ReassignableTopic(name=topic.name, partitions=cancelled)) == (
+    assert alter(ReassignableTopic(name=topic.name, partitions=cancelled)) == (
         TIMED_OUT,
         [(topic.name, index, TIMED_OUT, None) for index in (0, 9)],
     )
-    assert altered(ReassignableTopic(name=topic.name, partitions=[])) == (TIMED_OUT, [])
-    assert altered() == ("NONE", [])
+    assert alter(ReassignableTopic(name=topic.name, partitions=[])) == (TIMED_OUT, [])
+    assert alter() == ("NONE", [])

@@ -8,7 +8,7 @@ from ottla.protocol.errors import name_of
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 from .conftest import Topic, TopicFactory, Wire
-from .transactions import TransactionalProducer, fetched, settled
+from .transactions import TransactionalProducer, fetch_partitions, retry_while_busy
 
 API = ProduceRequest
 ADDS = [12, 13]
@@ -32,7 +32,7 @@ def test_a_partition_is_added_with_its_first_batch(
     assert producer.described().partitions == {(topic.name, 1)}
     producer.produce(topic, 0, version=version)
     assert producer.described().partitions == {(topic.name, 0), (topic.name, 1)}
-    (partition,) = fetched(producer.wire, topic, 1)
+    (partition,) = fetch_partitions(producer.wire, topic, 1)
     assert (partition.high_watermark, partition.last_stable_offset, bytes(partition.records)) == (6, 0, b"")
 
 
@@ -96,7 +96,7 @@ def test_a_partition_must_have_been_added(producer: TransactionalProducer, topic
     assert producer.produce(topic, version=version) == 1
     producer.end(commit=True, version=4)
     assert producer.ask_produce(topic, version=version) == refused
-    assert fetched(producer.wire, topic, 0)[0].last_stable_offset == 3
+    assert fetch_partitions(producer.wire, topic, 0)[0].last_stable_offset == 3
 
 
 @pytest.mark.parametrize("version", VERIFIES + ADDS)
@@ -113,7 +113,7 @@ def test_wrong_producers_and_epochs_are_refused(producer: TransactionalProducer,
             if begun and version < 12:
                 producer.add(topic)
             assert producer.ask_produce(topic, version=version, **fields) == (code, -1, None)
-    assert fetched(producer.wire, topic, 0)[0].high_watermark == 0
+    assert fetch_partitions(producer.wire, topic, 0)[0].high_watermark == 0
 
 
 @pytest.mark.parametrize("version", ADDS)
@@ -122,10 +122,10 @@ def test_sequences_begin_with_each_transaction_of_version_2(
 ) -> None:
     assert producer.ask_produce(topic, version=version, sequence=5)[0] == "OUT_OF_ORDER_SEQUENCE_NUMBER"
     for commit in (True, False):
-        assert settled(lambda: producer.ask_produce(topic, version=version))[0] == "NONE"
+        assert retry_while_busy(lambda: producer.ask_produce(topic, version=version))[0] == "NONE"
         assert producer.ask_produce(topic, version=version, sequence=2)[0] == "OUT_OF_ORDER_SEQUENCE_NUMBER"
         producer.end(commit=commit)
-        answer = settled(lambda: producer.ask_produce(topic, version=version, sequence=1))
+        answer = retry_while_busy(lambda: producer.ask_produce(topic, version=version, sequence=1))
         assert answer[0] == "OUT_OF_ORDER_SEQUENCE_NUMBER"
 
 
@@ -146,7 +146,7 @@ def test_a_batch_that_is_sent_again(producer: TransactionalProducer, topic: Topi
         assert producer.ask_produce(topic, version=version, batch=batch) == ("NONE", offset, None)
     for offset, batch in enumerate(batches):
         assert producer.ask_produce(topic, version=version, batch=batch) == ("NONE", offset, None)
-    assert fetched(producer.wire, topic, 0)[0].high_watermark == 3
+    assert fetch_partitions(producer.wire, topic, 0)[0].high_watermark == 3
 
 
 @pytest.mark.parametrize("version", VERIFIES + ADDS)
@@ -156,12 +156,12 @@ def test_a_batch_that_is_too_late(producer: TransactionalProducer, topic: Topic,
     late = producer.batch(topic, sequence=1)
     producer.produce(topic, version=version)
     producer.end(commit=True, version=5 if version >= 12 else 4)
-    answer = settled(lambda: producer.ask_produce(topic, version=version, batch=late, epoch_by=0))
+    answer = retry_while_busy(lambda: producer.ask_produce(topic, version=version, batch=late, epoch_by=0))
     if version >= 12:
         assert answer[0] == "INVALID_PRODUCER_EPOCH"
     else:
         assert answer[0] == ("TRANSACTION_ABORTABLE" if version >= 11 else "INVALID_TXN_STATE")
-    (partition,) = fetched(producer.wire, topic, 0)
+    (partition,) = fetch_partitions(producer.wire, topic, 0)
     assert (partition.high_watermark, partition.last_stable_offset) == (2, 2)
 
 
@@ -222,7 +222,7 @@ def test_one_request_is_of_one_producer(
     batches = {0: producer.batch(topic, 0), 1: producer.batch(topic, 1, producer_epoch=producer.epoch - 1)}
     batches |= {9: producer.batch(topic, 9), 2: producer.batch(topic, 2, transactional=False)}
     assert ask(producer, topic, version, batches) == dict.fromkeys((0, 1, 9, 2), refused)
-    assert fetched(producer.wire, topic, 0)[0].high_watermark == 0
+    assert fetch_partitions(producer.wire, topic, 0)[0].high_watermark == 0
 
 
 @pytest.mark.parametrize("version", ADDS)
@@ -239,7 +239,7 @@ def test_while_the_transaction_before_is_ending(
         producer.producer_id, producer.epoch = producer_id, epoch
         producer.sequences.clear()
     producer.end(commit=False)
-    partitions = fetched(producer.wire, topic, *range(8))
+    partitions = fetch_partitions(producer.wire, topic, *range(8))
     assert {(partition.high_watermark, partition.last_stable_offset) for partition in partitions} == {(40, 40)}
 
 

@@ -17,7 +17,7 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
 
 from .conftest import Topic, Wire
 from .share_members import initialize, read, share_group
-from .test_write_txn_markers import written
+from .test_write_txn_markers import write_marker
 
 API = FetchRequest
 NODE = 1
@@ -61,7 +61,7 @@ def test_offsets_as_a_follower(broker: Wire, topic: Topic, replica: int) -> None
 
 def test_markers(broker: Wire, topic: Topic) -> None:
     topic.append(3)
-    assert written(broker, 1, 4711, 0, {topic.name: [0]}) == {(topic.name, 0): "NONE"}
+    assert write_marker(broker, 1, 4711, 0, {topic.name: [0]}) == {(topic.name, 0): "NONE"}
     assert topic.append(1) == 4  # the marker is in the log
 
 

@@ -19,7 +19,7 @@ from ottla.records.record import Record
 
 from .conftest import Topic, TopicFactory, Wire
 from .shares import ACCEPT, GAP, REJECT, RELEASE, ShareMember, configure, group_name, initialize, ranges, summary
-from .transactions import fetched
+from .transactions import fetch_partitions
 
 SET: Final = 0
 DELETE: Final = 1
@@ -34,7 +34,7 @@ def letters(wire: Wire, topic: Topic, count: int, partition: int = 0) -> list[Le
     """Key, value and headers of the first records of a partition, once there are `count`."""
     deadline = time.monotonic() + 20
     while True:
-        (answer,) = fetched(wire, topic, partition, committed=False)
+        (answer,) = fetch_partitions(wire, topic, partition, committed=False)
         records = records_of(answer.records or b"")
         if len(records) >= count:
             return [
@@ -153,7 +153,7 @@ def test_a_topic_that_takes_no_dead_letters(broker: Wire, topic: Topic, make_top
     topic.append(1)
     assert member.take(topic, 1) == [(2, 2, 1)]
     assert member.acknowledge(topic, (2, 2, ACCEPT)) == "NONE"
-    (answer,) = fetched(broker, silent, 0, committed=False)
+    (answer,) = fetch_partitions(broker, silent, 0, committed=False)
     assert not answer.records
 
 
@@ -166,7 +166,7 @@ def test_a_topic_without_the_prefix(broker: Wire, topic: Topic, make_topic: Topi
     assert member.acknowledge(topic, (0, 0, REJECT)) == "NONE"
     topic.append(1)
     assert member.take(topic, 1) == [(2, 2, 1)]
-    (answer,) = fetched(broker, other, 0, committed=False)
+    (answer,) = fetch_partitions(broker, other, 0, committed=False)
     assert not answer.records
 
 

@@ -46,7 +46,7 @@ from .shares import (
     ranges,
     summary,
 )
-from .transactions import TransactionalProducer, fetched
+from .transactions import TransactionalProducer, fetch_partitions
 
 API = ShareFetchRequest
 
@@ -703,7 +703,7 @@ def test_what_compaction_has_left(compacting: Wire) -> None:
         assert time.monotonic() < deadline
         topic.append(1, timestamp=int(time.time() * 1000))  # rolls the segment before it
         time.sleep(0.3)
-        (answer,) = fetched(broker, topic, 0, committed=False)
+        (answer,) = fetch_partitions(broker, topic, 0, committed=False)
         kept = {record.offset for record in records_of(answer.records or b"")}
         if {0, 1, 2} & kept:
             kept = set()

@@ -19,7 +19,7 @@ from .conftest import Topic, TopicFactory, Wire
 from .consumers import configure, heartbeat_request, joining
 from .members import heartbeat, join_request
 from .share_members import Sharer, all_of, described, settle, share_group
-from .transactions import TransactionalProducer, settled
+from .transactions import TransactionalProducer, retry_while_busy
 
 API = ShareGroupDescribeRequest
 
@@ -133,7 +133,7 @@ def test_offsets_are_not_committed_to_a_share_group(broker: Wire, topic: Topic, 
         code = broker.send(commit, version).topics[0].partitions[0].error_code
         assert name_of(code) == "GROUP_ID_NOT_FOUND"
     producer = TransactionalProducer(broker)
-    assert set(settled(lambda: producer.ask_commit_offsets(group_id, topic, {0: 1}))) == {"GROUP_ID_NOT_FOUND"}
+    assert set(retry_while_busy(lambda: producer.ask_commit_offsets(group_id, topic, {0: 1}))) == {"GROUP_ID_NOT_FOUND"}
     for asks, epoch in ((None, -1), ("A", 2), ("Z", 9)):
         group = OffsetFetchRequestGroup(group_id=group_id, topics=None, member_id=asks, member_epoch=epoch)
         answer = broker.send(OffsetFetchRequest(groups=[group]), 9).groups[0]

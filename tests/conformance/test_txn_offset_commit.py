@@ -21,7 +21,7 @@ from ottla.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from .conftest import Topic, TopicFactory, Wire, versions
 from .consumers import Consumer
 from .members import Member, new_group, stable
-from .transactions import TransactionalProducer, committed_offsets, settled
+from .transactions import TransactionalProducer, committed_offsets, retry_while_busy
 
 API = TxnOffsetCommitRequest
 PENDING = "UNSTABLE_OFFSET_COMMIT"
@@ -47,10 +47,10 @@ def commit_plainly(wire: Wire, group_id: str, topic: Topic, offset: int) -> None
     assert wire.send(request, 8).topics[0].partitions[0].error_code == NONE
 
 
-def added(producer: TransactionalProducer, group_id: str, version: int) -> None:
+def add_offsets(producer: TransactionalProducer, group_id: str, version: int) -> None:
     """As a client of this version says beforehand that it will commit offsets."""
     if version < 5:
-        assert settled(lambda: producer.ask_add_offsets(group_id)) == "NONE"
+        assert retry_while_busy(lambda: producer.ask_add_offsets(group_id)) == "NONE"
 
 
 @pytest.mark.parametrize("version", versions(API))
@@ -60,8 +60,8 @@ def test_offsets_count_when_the_transaction_is_committed(
 ) -> None:
     group_id = new_group(producer.wire)
     commit_plainly(producer.wire, group_id, topic, 3)
-    added(producer, group_id, version)
-    assert settled(lambda: producer.ask_commit_offsets(group_id, topic, {0: 5, 1: 7}, version)) == ["NONE"] * 2
+    add_offsets(producer, group_id, version)
+    assert retry_while_busy(lambda: producer.ask_commit_offsets(group_id, topic, {0: 5, 1: 7}, version)) == ["NONE"] * 2
 
     def seen(*partitions: int, stable: bool) -> dict[int, int | str]:
         return committed_offsets(producer.wire, group_id, topic, *partitions, stable=stable)
@@ -85,7 +85,9 @@ def test_wrong_producers_and_epochs_are_refused(producer: TransactionalProducer,
         ({"epoch_by": -1}, "INVALID_PRODUCER_EPOCH"),
         ({"epoch_by": 1}, "INVALID_PRODUCER_EPOCH"),
     ):
-        assert settled(lambda: producer.ask_commit_offsets(group_id, topic, {0: 1}, version, **fields)) == [code]  # noqa: B023
+        assert retry_while_busy(lambda: producer.ask_commit_offsets(group_id, topic, {0: 1}, version, **fields)) == [  # noqa: B023
+            code
+        ]
     if version < 5:
         code = "TRANSACTION_ABORTABLE" if version >= 4 else "INVALID_TXN_STATE"
         assert producer.ask_commit_offsets(group_id, topic, {0: 1}, version) == [code]
@@ -97,8 +99,8 @@ def test_wrong_producers_and_epochs_are_refused(producer: TransactionalProducer,
 @pytest.mark.parametrize("version", versions(API))
 def test_topics_that_are_not_there(producer: TransactionalProducer, topic: Topic, version: int) -> None:
     group_id = new_group(producer.wire)
-    added(producer, group_id, version)
-    answer = settled(lambda: producer.ask_commit_offsets(group_id, topic, {9: 1, 1: 2}, version))
+    add_offsets(producer, group_id, version)
+    answer = retry_while_busy(lambda: producer.ask_commit_offsets(group_id, topic, {9: 1, 1: 2}, version))
     assert answer == ["UNKNOWN_TOPIC_OR_PARTITION", "NONE"]
     unknown = Topic(producer.wire, "no-such-topic", b"0123456789abcdef")
     for group in (group_id, ""):
@@ -115,7 +117,7 @@ def test_members_are_checked(producer: TransactionalProducer, topic: Topic, vers
     group_id = new_group(producer.wire)
     member = Member(producer.wire, group_id)
     stable(producer.wire, member)
-    added(producer, group_id, version)
+    add_offsets(producer, group_id, version)
     mine = {"member_id": member.member_id, "generation_id_or_member_epoch": member.generation}
     for fields, code in (
         (mine, "NONE"),
@@ -131,7 +133,7 @@ def test_members_are_checked(producer: TransactionalProducer, topic: Topic, vers
         def ask(fields: dict[str, Any] = fields) -> list[str]:
             return committed(producer, group_id, topic, version, fields)
 
-        assert settled(ask) == [code], fields
+        assert retry_while_busy(ask) == [code], fields
 
 
 def committed(
@@ -143,10 +145,10 @@ def committed(
 @pytest.mark.parametrize("version", [version for version in versions(API) if version >= 3])
 def test_a_group_that_is_not_there_has_no_members(producer: TransactionalProducer, topic: Topic, version: int) -> None:
     group_id = new_group(producer.wire)
-    added(producer, group_id, version)
+    add_offsets(producer, group_id, version)
 
     def ask(**fields: Any) -> list[str]:
-        return settled(lambda: committed(producer, group_id, topic, version, fields))
+        return retry_while_busy(lambda: committed(producer, group_id, topic, version, fields))
 
     absent = "GROUP_ID_NOT_FOUND" if version >= 6 else "ILLEGAL_GENERATION"
     assert ask(generation_id_or_member_epoch=3) == [absent]
@@ -159,7 +161,7 @@ def test_a_group_that_is_not_there_has_no_members(producer: TransactionalProduce
 def test_members_of_consumer_groups_are_checked(producer: TransactionalProducer, topic: Topic, version: int) -> None:
     consumer = Consumer(producer.wire, new_group(producer.wire))
     assert consumer.join(topic.name).error_code == NONE
-    added(producer, consumer.group_id, version)
+    add_offsets(producer, consumer.group_id, version)
     mine = {"member_id": consumer.member_id, "generation_id_or_member_epoch": consumer.epoch}
     stale = "STALE_MEMBER_EPOCH" if version >= 6 else "ILLEGAL_GENERATION"
     for fields, code in (
@@ -174,7 +176,7 @@ def test_members_of_consumer_groups_are_checked(producer: TransactionalProducer,
         def ask(fields: dict[str, Any] = fields) -> list[str]:
             return committed(producer, consumer.group_id, topic, version, fields)
 
-        assert settled(ask) == [code], fields
+        assert retry_while_busy(ask) == [code], fields
 
 
 def test_of_two_transactions_the_offset_that_was_written_later_counts(broker: Wire, topic: Topic) -> None:

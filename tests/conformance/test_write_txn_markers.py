@@ -14,7 +14,7 @@ from ottla.protocol.messages.write_txn_markers import (
 
 from .conftest import Topic, TopicFactory, Wire, versions
 from .members import new_group
-from .transactions import TransactionalProducer, committed_offsets, fetched
+from .transactions import TransactionalProducer, committed_offsets, fetch_partitions
 
 API = WriteTxnMarkersRequest
 
@@ -33,7 +33,7 @@ def begin(producer: TransactionalProducer, topic: Topic, partition: int = 0, cou
     producer.produce(topic, partition, count=count, version=11)
 
 
-def written(
+def write_marker(
     wire: Wire,
     version: int,
     producer_id: int,
@@ -80,10 +80,10 @@ def test_a_marker_ends_the_transaction(
     at = topic.name, 0
     epoch = producer.epoch
     assert state_of(producer.wire, topic, producer.producer_id) == (epoch, 1, -1, 0)
-    answer = written(producer.wire, version, producer.producer_id, epoch, {topic.name: [0]}, commit=commit)
+    answer = write_marker(producer.wire, version, producer.producer_id, epoch, {topic.name: [0]}, commit=commit)
     assert answer == {at: "NONE"}
     assert state_of(producer.wire, topic, producer.producer_id) == (epoch, 1, 0, -1)
-    (partition,) = fetched(producer.wire, topic, 0)
+    (partition,) = fetch_partitions(producer.wire, topic, 0)
     assert (partition.high_watermark, partition.last_stable_offset) == (3, 3)
     aborted = [(transaction.producer_id, transaction.first_offset) for transaction in partition.aborted_transactions]
     assert aborted == ([] if commit else [(producer.producer_id, 0)])
@@ -91,7 +91,7 @@ def test_a_marker_ends_the_transaction(
 
 @pytest.mark.parametrize("version", versions(API))
 def test_partitions_that_are_not_there(broker: Wire, topic: Topic, version: int) -> None:
-    answer = written(broker, version, 87_654, 0, {topic.name: [0, 9], "no-such-topic": [0]})
+    answer = write_marker(broker, version, 87_654, 0, {topic.name: [0, 9], "no-such-topic": [0]})
     assert answer == {
         (topic.name, 0): "NONE",
         (topic.name, 9): "UNKNOWN_TOPIC_OR_PARTITION",
@@ -105,11 +105,11 @@ def test_epochs_of_producers(producer: TransactionalProducer, topic: Topic, vers
     begin(producer, topic)
     who, epoch, at = producer.producer_id, producer.epoch, (topic.name, 0)
     where = {topic.name: [0]}
-    assert written(producer.wire, version, who, epoch - 1, where) == {at: "INVALID_PRODUCER_EPOCH"}
-    assert written(producer.wire, version, who, epoch + 3, where) == {at: "NONE"}
+    assert write_marker(producer.wire, version, who, epoch - 1, where) == {at: "INVALID_PRODUCER_EPOCH"}
+    assert write_marker(producer.wire, version, who, epoch + 3, where) == {at: "NONE"}
     assert state_of(producer.wire, topic, who) == (epoch + 3, -1, 0, -1)
-    assert written(producer.wire, version, who, epoch, where) == {at: "INVALID_PRODUCER_EPOCH"}
-    assert written(producer.wire, version, who, epoch + 3, where) == {at: "NONE"}
+    assert write_marker(producer.wire, version, who, epoch, where) == {at: "INVALID_PRODUCER_EPOCH"}
+    assert write_marker(producer.wire, version, who, epoch + 3, where) == {at: "NONE"}
 
 
 @pytest.mark.parametrize("version", [version for version in versions(API) if version >= 2])
@@ -119,9 +119,9 @@ def test_a_marker_of_version_2_has_an_epoch_of_its_own(
     begin(producer, topic)
     who, epoch, at = producer.producer_id, producer.epoch, (topic.name, 0)
     for marker_epoch, code in ((epoch, "INVALID_PRODUCER_EPOCH"), (epoch + 1, "NONE"), (epoch + 1, "NONE")):
-        answer = written(producer.wire, version, who, marker_epoch, {topic.name: [0]}, transaction_version=2)
+        answer = write_marker(producer.wire, version, who, marker_epoch, {topic.name: [0]}, transaction_version=2)
         assert answer == {at: code}
-    assert fetched(producer.wire, topic, 0)[0].last_stable_offset == 3
+    assert fetch_partitions(producer.wire, topic, 0)[0].last_stable_offset == 3
 
 
 @pytest.mark.parametrize("version", versions(API))
@@ -129,7 +129,7 @@ def test_epochs_of_coordinators(producer: TransactionalProducer, topic: Topic, v
     begin(producer, topic)
     who, epoch, at = producer.producer_id, producer.epoch, (topic.name, 0)
     for coordinator_epoch, code in ((-1, "NONE"), (4, "NONE"), (3, "TRANSACTION_COORDINATOR_FENCED"), (4, "NONE")):
-        answer = written(
+        answer = write_marker(
             producer.wire, version, who, epoch, {topic.name: [0]}, commit=True, coordinator_epoch=coordinator_epoch
         )
         assert answer == {at: code}
@@ -146,7 +146,7 @@ def test_offsets_count_or_are_forgotten(
     (place,) = producer.described().partitions
     assert committed_offsets(producer.wire, group_id, topic, 0, stable=True) == {0: "UNSTABLE_OFFSET_COMMIT"}
     where = {place[0]: [place[1]]}
-    answer = written(producer.wire, version, producer.producer_id, producer.epoch, where, commit=commit)
+    answer = write_marker(producer.wire, version, producer.producer_id, producer.epoch, where, commit=commit)
     assert answer == {place: "NONE"}
     assert committed_offsets(producer.wire, group_id, topic, 0, stable=True) == {0: 5 if commit else -1}
 
@@ -173,7 +173,7 @@ def test_several_markers(broker: Wire, make_topic: TopicFactory, version: int) -
     )
     codes = {part.error_code for marker in answer.markers for result in marker.topics for part in result.partitions}
     assert codes == {0}
-    for partition in fetched(broker, topic, 0, 1):
+    for partition in fetch_partitions(broker, topic, 0, 1):
         assert partition.last_stable_offset == 6
         aborted = sorted(
             (transaction.producer_id, transaction.first_offset) for transaction in partition.aborted_transactions

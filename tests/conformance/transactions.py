@@ -36,7 +36,7 @@ Identity = tuple[str, int, int]
 _BUSY = ("CONCURRENT_TRANSACTIONS", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
 
 
-def settled(ask: Callable[[], T]) -> T:
+def retry_while_busy(ask: Callable[[], T]) -> T:
     """The first answer that is not that the broker is busy."""
     deadline = time.monotonic() + 30
     answer = ask()
@@ -67,7 +67,7 @@ class TransactionalProducer:
         self.timeout_ms = timeout_ms
         self.producer_id = self.epoch = -1
         self.sequences: dict[tuple[str, int], int] = {}
-        settled(lambda: [name_of(coordinator.error_code) for coordinator in self._coordinators()])
+        retry_while_busy(lambda: [name_of(coordinator.error_code) for coordinator in self._coordinators()])
         self.begin_anew()
 
     def _coordinators(self) -> Sequence[Any]:
@@ -82,7 +82,7 @@ class TransactionalProducer:
 
     def begin_anew(self) -> None:
         """InitProducerId."""
-        answer = settled(self.ask_init)
+        answer = retry_while_busy(self.ask_init)
         assert answer[0] == "NONE", answer
         self._take(*answer[1:])
 
@@ -111,7 +111,7 @@ class TransactionalProducer:
 
     def end(self, *, commit: bool, version: int = 5) -> None:
         """EndTxn, and wait until it is complete."""
-        name, producer_id, epoch = settled(lambda: self.ask_end(commit=commit, version=version))
+        name, producer_id, epoch = retry_while_busy(lambda: self.ask_end(commit=commit, version=version))
         assert name == "NONE"
         if version >= 5:
             self._take(producer_id, epoch)
@@ -143,7 +143,7 @@ class TransactionalProducer:
 
     def add(self, topic: Topic, *partitions: int) -> None:
         """AddPartitionsToTxn."""
-        answer = settled(lambda: self.ask_add({topic.name: partitions or (0,)}))
+        answer = retry_while_busy(lambda: self.ask_add({topic.name: partitions or (0,)}))
         assert set(answer.values()) == {"NONE"}, answer
 
     def ask_produce(
@@ -177,7 +177,9 @@ class TransactionalProducer:
 
     def produce(self, topic: Topic, partition: int = 0, count: int = 1, version: int = 12, **fields: Any) -> int:
         """Produce one batch of `count` records; returns its first offset."""
-        name, offset, message = settled(lambda: self.ask_produce(topic, partition, version, count=count, **fields))
+        name, offset, message = retry_while_busy(
+            lambda: self.ask_produce(topic, partition, version, count=count, **fields)
+        )
         assert name == "NONE", (name, message)
         at = topic.name, partition
         self.sequences[at] = self.sequences.get(at, 0) + count
@@ -210,7 +212,7 @@ class TransactionalProducer:
 
     def commit_offsets(self, group_id: str, topic: Topic, offsets: Mapping[int, int], version: int = 5) -> None:
         """TxnOffsetCommit."""
-        answer = settled(lambda: self.ask_commit_offsets(group_id, topic, offsets, version))
+        answer = retry_while_busy(lambda: self.ask_commit_offsets(group_id, topic, offsets, version))
         assert set(answer) == {"NONE"}, answer
 
     def described(self) -> Described:
@@ -232,7 +234,7 @@ def described(wire: Wire, transactional_id: str) -> Described:
     )
 
 
-def fetched(
+def fetch_partitions(
     wire: Wire,
     topic: Topic,
     *partitions: int,

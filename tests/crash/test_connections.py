@@ -160,7 +160,7 @@ def seconds_of_cpu(process: Process) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def created(wire: Wire, name: str) -> int:
+def create(wire: Wire, name: str) -> int:
     topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
     return int(wire.send(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 5).topics[0].error_code)
 
@@ -168,13 +168,13 @@ def created(wire: Wire, name: str) -> int:
 def test_a_broker_without_descriptors_neither_spins_nor_loses_its_disk(start: Start) -> None:
     broker = start(most_files=80)
     first = broker.wire()
-    assert created(first, "before") == NONE
+    assert create(first, "before") == NONE
     many = [socket.create_connection(("127.0.0.1", broker.port)) for _ in range(120)]
     deadline = time.monotonic() + 20
-    while created(first, f"during-{len(many)}") == NONE:  # the last descriptors go to the connections
+    while create(first, f"during-{len(many)}") == NONE:  # the last descriptors go to the connections
         assert time.monotonic() < deadline
         many.append(socket.create_connection(("127.0.0.1", broker.port)))
-    assert created(first, "without") == KAFKA_STORAGE_ERROR
+    assert create(first, "without") == KAFKA_STORAGE_ERROR
     used = seconds_of_cpu(broker)
     time.sleep(1)  # measured over a span of time, in which nothing is asked of the broker
     assert seconds_of_cpu(broker) - used < 0.3
@@ -182,7 +182,7 @@ def test_a_broker_without_descriptors_neither_spins_nor_loses_its_disk(start: St
         sock.close()
     second = broker.wire()
     assert alive(second)
-    assert created(second, "without") == NONE
+    assert create(second, "without") == NONE
     output = broker.stop()
     assert output.count("cannot accept connections: Too many open files") == 1
     assert "/data is offline" not in output

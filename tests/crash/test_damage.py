@@ -71,7 +71,7 @@ def offline_but_for(start: Start, line: str) -> None:
     assert line in process.stop()
 
 
-def filled(start: Start) -> Path:
+def fill(start: Start) -> Path:
     """A data directory with records in two partitions, after a clean stop."""
     process = start()
     create(process.bootstrap_servers, TOPIC, 2)
@@ -83,7 +83,7 @@ def filled(start: Start) -> Path:
 
 
 def test_a_removed_log_file_takes_its_partition_offline(start: Start) -> None:
-    data_dir = filled(start)
+    data_dir = fill(start)
     removed = data_dir / f"{TOPIC}-0" / "00000000000000000000.log"
     removed.unlink()
     offline_but_for(start, f"{TOPIC}-0 is offline: {removed} is missing")
@@ -98,7 +98,7 @@ CHECKPOINTS = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint"
 
 
 def test_damaged_small_files_are_written_again(start: Start) -> None:
-    data_dir = filled(start)
+    data_dir = fill(start)
     damaged = [data_dir / name for name in CHECKPOINTS] + [data_dir / f"{TOPIC}-0" / "partition.metadata"]
     for path in damaged:
         data = bytearray(path.read_bytes())
@@ -115,7 +115,7 @@ def test_damaged_small_files_are_written_again(start: Start) -> None:
 
 def test_a_topic_is_created_again_after_kill_9_during_its_deletion(start: Start) -> None:
     """The deletion is in the metadata; the directory has its name still, and the checkpoints speak of it."""
-    data_dir = filled(start)
+    data_dir = fill(start)
     kept = data_dir.with_name("kept")
     shutil.copytree(data_dir / f"{TOPIC}-0", kept)
     checkpoint = (data_dir / "log-start-offset-checkpoint").read_text()

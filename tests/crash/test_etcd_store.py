@@ -17,7 +17,7 @@ from tests.unit.metadata.stores import Broker, EtcdHarness
 
 
 @contextmanager
-def opened(url: str) -> Iterator[EtcdHarness]:
+def open_store(url: str) -> Iterator[EtcdHarness]:
     harness = EtcdHarness(url)
     try:
         yield harness
@@ -33,7 +33,7 @@ def server(tmp_path: Path) -> Iterator[EtcdServer]:
 
 @pytest.fixture
 def stores(server: EtcdServer) -> Iterator[EtcdHarness]:
-    with opened(server.url()) as harness:
+    with open_store(server.url()) as harness:
         yield harness
 
 
@@ -61,7 +61,7 @@ def change_after_election(broker: Broker, **change: Any) -> None:
 
 def test_a_killed_endpoint_is_replaced(cluster: list[EtcdServer]) -> None:
     one, two, three = cluster
-    with opened(one.url(two, three)) as stores:
+    with open_store(one.url(two, three)) as stores:
         broker, other = Broker(stores), Broker(stores)
         broker.watch()
         other.watch()
@@ -77,7 +77,7 @@ def test_a_killed_endpoint_is_replaced(cluster: list[EtcdServer]) -> None:
 
 def test_an_endpoint_that_hangs_is_replaced(cluster: list[EtcdServer]) -> None:
     one, two, three = cluster
-    with opened(one.url(two, three)) as stores:
+    with open_store(one.url(two, three)) as stores:
         broker = Broker(stores)
         broker.watch()
         broker.change(put={"/before": b""})
@@ -98,7 +98,7 @@ def test_an_endpoint_that_hangs_is_replaced(cluster: list[EtcdServer]) -> None:
 def test_a_watch_that_hangs_is_noticed_by_the_revision_of_other_answers(cluster: list[EtcdServer]) -> None:
     one, two, three = cluster
     url = one.url(two, three)
-    with opened(url) as stores:
+    with open_store(url) as stores:
         broker = Broker(stores)
         broker.watch()
         lease = broker.grant(60_000)
@@ -192,7 +192,7 @@ def test_a_watch_from_a_compacted_revision_reloads(server: EtcdServer, stores: E
 def test_a_watch_that_hung_behind_a_compaction_reloads(cluster: list[EtcdServer]) -> None:
     one, two, three = cluster
     url = one.url(two, three)
-    with opened(url) as stores:
+    with open_store(url) as stores:
         broker, other = Broker(stores), Broker(stores)
         broker.watch()
         broker.change(put={"/a": b""})
@@ -250,7 +250,7 @@ def test_a_change_that_etcd_would_refuse_fails_with_one_line(stores: EtcdHarness
 
 
 def test_a_full_etcd_is_named(tmp_path: Path) -> None:
-    with running(tmp_path, "--quota-backend-bytes", "4000000") as server, opened(server.url()) as stores:
+    with running(tmp_path, "--quota-backend-bytes", "4000000") as server, open_store(server.url()) as stores:
         broker = Broker(stores)
         broker.watch()
         broker.change(put={"/small": b""})
@@ -301,7 +301,7 @@ def lock(server: EtcdServer, prefix: str) -> str:
 def test_login(server: EtcdServer) -> None:
     token = lock(server, "/locked")
     address = f"127.0.0.1:{server.port}"
-    with opened(f"etcd://ottla:p%40%3A%2F%20w@{address}/locked") as stores:
+    with open_store(f"etcd://ottla:p%40%3A%2F%20w@{address}/locked") as stores:
         broker = Broker(stores)
         replica = broker.watch()
         lease = broker.grant(60_000)
@@ -331,7 +331,7 @@ def test_login(server: EtcdServer) -> None:
 )
 def test_refused_login(server: EtcdServer, login: str, prefix: str, reason: str) -> None:
     lock(server, "/locked")
-    with opened(f"etcd://{login}127.0.0.1:{server.port}{prefix}") as stores:
+    with open_store(f"etcd://{login}127.0.0.1:{server.port}{prefix}") as stores:
         broker = Broker(stores)
         assert broker.load().error == reason
         outcome = broker.outcome(put={"/a": b""})
@@ -339,7 +339,7 @@ def test_refused_login(server: EtcdServer, login: str, prefix: str, reason: str)
 
 
 def test_login_that_etcd_does_not_have(server: EtcdServer) -> None:
-    with opened(f"etcd://ottla:p@127.0.0.1:{server.port}/p") as stores:
+    with open_store(f"etcd://ottla:p@127.0.0.1:{server.port}/p") as stores:
         assert Broker(stores).load().error == "etcd has no login enabled: remove user and password from its URL"
 
 
@@ -347,7 +347,7 @@ def test_switched_off_gateway(tmp_path: Path) -> None:
     server = EtcdServer(tmp_path, "--enable-grpc-gateway=false")
     server.start(wait=False)
     try:
-        with opened(server.url()) as stores:
+        with open_store(server.url()) as stores:
             broker = Broker(stores)
             while "no endpoint" in str(broker.load().error):
                 pass

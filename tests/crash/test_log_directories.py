@@ -236,7 +236,7 @@ def test_a_missing_directory_takes_its_partitions_with_it(start: Start, tmp_path
     assert again.stop() == ""
 
 
-def numbered(process: Process, count: int, topic: str = TOPIC, partitions: int = 1) -> None:
+def write_numbers(process: Process, count: int, topic: str = TOPIC, partitions: int = 1) -> None:
     numbers = Numbers(process.bootstrap_servers, topic, partitions)
     numbers.until(lambda: numbers.count >= count)
     numbers.flush()
@@ -248,14 +248,14 @@ def test_records_of_a_recreated_topic_survive_the_return_of_its_old_disk(start: 
     create(process.bootstrap_servers, "first", 1)  # the next one goes to the other directory
     create(process.bootstrap_servers, TOPIC, 1)
     assert {path.parent.name for path in tmp_path.glob(f"*/{TOPIC}-0")} == {"more"}
-    numbered(process, 1)
+    write_numbers(process, 1)
     assert process.stop() == ""
     (tmp_path / "more").rename(tmp_path / "unplugged")
     (tmp_path / "more").write_text("not a directory")
     process = with_two(start, tmp_path)
     delete(process.bootstrap_servers, TOPIC)
     create(process.bootstrap_servers, TOPIC, 1)
-    numbered(process, 100)
+    write_numbers(process, 100)
     before = read_all(process.bootstrap_servers, TOPIC, 1)
     assert len(before[0]) >= 100
     process.stop()

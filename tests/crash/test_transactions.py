@@ -19,7 +19,7 @@ from confluent_kafka import KafkaException, Producer
 
 from ottla.records.batch import records_of, scan
 from tests.conformance.conftest import Closed, Topic, Wire
-from tests.conformance.transactions import fetched
+from tests.conformance.transactions import fetch_partitions
 
 from .conftest import Process, Start
 from .histories import ABORTED, COMMITTED, UNKNOWN, Transaction, anomalies
@@ -60,7 +60,7 @@ class Lists:
         topic = Topic(self._wire, TOPIC, bytes(16))
         while True:
             offset = self._offsets[key]
-            (part,) = fetched(self._wire, topic, key, offset=offset, version=11, max_wait_ms=0, min_bytes=0)
+            (part,) = fetch_partitions(self._wire, topic, key, offset=offset, version=11, max_wait_ms=0, min_bytes=0)
             assert part.error_code == 0
             aborted = sorted(
                 ((transaction.first_offset, transaction.producer_id) for transaction in part.aborted_transactions),
@@ -242,7 +242,7 @@ def test_histories_with_the_broker_killed_and_restarted(start: Start, dice: rand
             for _ in range(rounds):
                 enough = committed(test) + dice.randrange(20, 60)
                 wait(lambda: committed(test) >= enough or any(future.done() for future in working))  # noqa: B023  used up at once
-                process = restarted(process, start, kill=dice.random() < 0.8)
+                process = restart(process, start, kill=dice.random() < 0.8)
         finally:
             test.over.set()
         for future in working:
@@ -268,7 +268,7 @@ def wait(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def restarted(process: Process, start: Start, *, kill: bool) -> Process:
+def restart(process: Process, start: Start, *, kill: bool) -> Process:
     """The broker again, on the same port."""
     port = process.port
     if kill:

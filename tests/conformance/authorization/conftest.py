@@ -178,7 +178,7 @@ class Resources:
         wait_for(committed)
 
 
-def connected(ports: dict[str, int], *, is_kafka: bool) -> Authorized:
+def connect_to(ports: dict[str, int], *, is_kafka: bool) -> Authorized:
     """Return the broker, once its coordinators are ready."""
     broker = Authorized(ports, is_kafka, {})
     wire = broker.super_wire()
@@ -197,11 +197,11 @@ def authorized(request: pytest.FixtureRequest) -> Iterator[Authorized]:
     if request.config.getoption("--broker") and not port:
         pytest.skip("--authorized-kafka names an Apache Kafka with an authorizer")
     if port:
-        yield connected(listener_ports(int(port)), is_kafka=True)
+        yield connect_to(listener_ports(int(port)), is_kafka=True)
         return
     with EmbeddedBroker(configs(dict.fromkeys(LISTENERS, 0)) | {"node.id": "1"}) as embedded:
         ports = {listener.name: address[1] for listener, address in embedded.broker.listeners.bound}
-        yield connected(ports, is_kafka=False)
+        yield connect_to(ports, is_kafka=False)
 
 
 @pytest.fixture

@@ -124,10 +124,10 @@ def recorded() -> dict[tuple[str, int, int | str], Any]:
 def main(port: int) -> None:
     """Record."""
     from .authorized import listener_ports
-    from .conftest import Resources, ask, connected
+    from .conftest import Resources, ask, connect_to
     from .messages import api_named
 
-    broker = connected(listener_ports(port), is_kafka=True)
+    broker = connect_to(listener_ports(port), is_kafka=True)
     root, alice = broker.super_wire(), broker.user_wire("alice")
     resources = Resources(root)
     lines: list[dict[str, Any]] = []

@@ -48,7 +48,7 @@ CODE_FIELDS: Final = ("resource_type", "resource_pattern_type", "operation", "pe
 FILTER_CODES: Final = ("resource_type_filter", "pattern_type_filter", "operation", "permission_type")
 
 
-def created(wire: Wire, version: int = 3, **changes: Any) -> tuple[int, str | None]:
+def send_creation(wire: Wire, version: int = 3, **changes: Any) -> tuple[int, str | None]:
     """The answer to a creation that is right but for `changes`."""
     answer = wire.send(CreateAclsRequest(creations=[AclCreation(**(VALID | changes))]), version)
     (result,) = answer.results
@@ -85,7 +85,7 @@ def test_create_describe_and_delete(
 @pytest.mark.parametrize("name", ["x", "*", "User:bob", "a b", "ä/ü", "x" * 300, ".."])
 def test_any_name_is_accepted(acls: Acls, root: Wire, resource_type: int, pattern: int, name: str) -> None:
     """Names and operations are not checked against the resource type."""
-    result = created(
+    result = send_creation(
         root, resource_type=resource_type, resource_pattern_type=pattern, resource_name=name, operation=ALTER
     )
     assert result == (NONE, "")
@@ -151,14 +151,14 @@ def test_nothing_to_create(root: Wire) -> None:
 def test_creations_that_are_refused(
     acls: Acls, root: Wire, changes: dict[str, Any], expected: tuple[int, str | None]
 ) -> None:
-    assert created(root, **changes) == expected
+    assert send_creation(root, **changes) == expected
     assert described(root) == []
 
 
 @pytest.mark.parametrize("field", CODE_FIELDS)
 def test_the_code_unknown_closes_the_connection(root: Wire, field: str) -> None:
     with pytest.raises(Closed):
-        created(root, **{field: UNKNOWN})
+        send_creation(root, **{field: UNKNOWN})
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_the_code_unknown_closes_the_connection(root: Wire, field: str) -> None:
 )
 @pytest.mark.parametrize("code", [99, -1])
 def test_codes_out_of_range(acls: Acls, root: Wire, field: str, text: str, code: int) -> None:
-    assert created(root, **{field: code}) == (INVALID_REQUEST, text)
+    assert send_creation(root, **{field: code}) == (INVALID_REQUEST, text)
 
 
 @pytest.mark.parametrize(
@@ -182,21 +182,21 @@ def test_codes_out_of_range(acls: Acls, root: Wire, field: str, text: str, code:
     ],
 )
 def test_networks_that_are_refused(acls: Acls, root: Wire, host: str, text: str) -> None:
-    assert created(root, host=host) == (INVALID_REQUEST, text)
+    assert send_creation(root, host=host) == (INVALID_REQUEST, text)
 
 
 @pytest.mark.parametrize(
     "host", ["10.0.0.0/8", "0.0.0.0/0", "10.1.2.3/8", "2001:db8::/32", "::1", "localhost", "127.0.0.*", "10.0.0.256"]
 )
 def test_hosts_that_are_stored(acls: Acls, root: Wire, host: str) -> None:
-    assert created(root, host=host) == (NONE, "")
+    assert send_creation(root, host=host) == (NONE, "")
     create(root, Binding(READ, TOPIC, "t", "User:bob", host=host))
     assert [binding.host for binding in described(root)] == [host]
 
 
 @pytest.mark.parametrize("principal", ["User:*", "Group:x", "*:*", "User:", "User:a:b", ":x", "User:CN=x,OU=y"])
 def test_principals_that_are_stored(acls: Acls, root: Wire, principal: str) -> None:
-    assert created(root, principal=principal) == (NONE, "")
+    assert send_creation(root, principal=principal) == (NONE, "")
     create(root, Binding(READ, TOPIC, "t", principal))
     assert [binding.principal for binding in described(root)] == [principal]
 

@@ -46,7 +46,7 @@ from .codes import (
     USER,
     WRITE,
 )
-from .conftest import Authorized, Resources, connected
+from .conftest import Authorized, Resources, connect_to
 from .denials import normalized, rows, signs
 from .messages import api_named, error_codes, plain, request, values_at
 from .probes import EMPTY, HIDDEN, Names, Probe, all_probes
@@ -387,9 +387,9 @@ def main() -> int:
         host, _, ports = arguments.ottla.rpartition(":")
         assert host in ("127.0.0.1", "localhost"), "the users' ACLs are for clients on 127.0.0.1"
         plaintext, sasl = map(int, ports.split(","))
-        targets.append(Target("Ottla", connected({"PLAINTEXT": plaintext, "SASL": sasl}, is_kafka=False)))
+        targets.append(Target("Ottla", connect_to({"PLAINTEXT": plaintext, "SASL": sasl}, is_kafka=False)))
     if arguments.kafka:
-        targets.append(Target("Apache Kafka", connected(listener_ports(arguments.kafka), is_kafka=True)))
+        targets.append(Target("Apache Kafka", connect_to(listener_ports(arguments.kafka), is_kafka=True)))
     if not targets:
         parser.error("--ottla or --kafka is required")
     begun = time.monotonic()

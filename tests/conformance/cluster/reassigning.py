@@ -21,7 +21,7 @@ Outcome = tuple[str, str | None]
 DONE: Outcome = ("NONE", None)
 
 
-def altered(
+def reassign(
     cluster: Cluster,
     topic: str,
     *rows: tuple[int, Sequence[int] | None],

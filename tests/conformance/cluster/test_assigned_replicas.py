@@ -13,7 +13,7 @@ from ottla.protocol.messages.create_topics import CreatableReplicaAssignment, Cr
 from .conftest import Cluster, partition_of
 
 
-def added(cluster: Cluster, topic: str, count: int, *assignments: list[int]) -> tuple[str, str | None]:
+def add_partitions(cluster: Cluster, topic: str, count: int, *assignments: list[int]) -> tuple[str, str | None]:
     """Return the error and its message."""
     new_partitions = [CreatePartitionsAssignment(broker_ids=replicas) for replicas in assignments]
     row = CreatePartitionsTopic(name=topic, count=count, assignments=new_partitions)
@@ -60,8 +60,8 @@ def test_new_partitions_have_as_many_replicas_as_the_others(cluster: Cluster) ->
             f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not consistent "
             "with previous partitions, which have 2 replica(s)."
         )
-        assert added(cluster, topic.name, 2, replicas) == ("INVALID_REPLICA_ASSIGNMENT", text)
-    assert added(cluster, topic.name, 3, [2, 3], [3, 1]) == ("NONE", None)
+        assert add_partitions(cluster, topic.name, 2, replicas) == ("INVALID_REPLICA_ASSIGNMENT", text)
+    assert add_partitions(cluster, topic.name, 3, [2, 3], [3, 1]) == ("NONE", None)
     cluster.wait(lambda: len(cluster.described(topic.name).partitions) == 3)
     assert [partition_of(cluster.described(topic.name), index).replica_nodes for index in range(3)] == [
         [1, 2],

@@ -21,7 +21,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
 
 from .brokers import NODES
 from .conftest import Cluster, create
-from .reassigning import DONE, Outcome, altered
+from .reassigning import DONE, Outcome, reassign
 
 BROKER = 4
 MANUAL = "The manual partition assignment includes broker {}, but all its log directories are cordoned."
@@ -35,12 +35,12 @@ def refused(node_id: int) -> Outcome:
     return "INVALID_REPLICA_ASSIGNMENT", MANUAL.format(node_id)
 
 
-def striped(cluster: Cluster, factor: int, *, count: int = 1, is_validated: bool = False, via: int = 1) -> Outcome:
+def place(cluster: Cluster, factor: int, *, count: int = 1, is_validated: bool = False, via: int = 1) -> Outcome:
     """Let a broker place the replicas of a new topic, and return the outcome."""
-    return _striped(cluster, f"t-{uuid.uuid4().hex[:12]}", factor, count, is_validated=is_validated, via=via)
+    return _place(cluster, f"t-{uuid.uuid4().hex[:12]}", factor, count, is_validated=is_validated, via=via)
 
 
-def _striped(
+def _place(
     cluster: Cluster, name: str, factor: int, count: int, *, is_validated: bool = False, via: int = 1
 ) -> Outcome:
     topic = CreatableTopic(name=name, num_partitions=count, replication_factor=factor)
@@ -64,7 +64,7 @@ def cordon(cluster: Cluster, *node_ids: int) -> None:
         assert set_cordons(cluster, node_id, "*") == DONE
     most = len(NODES) - len(node_ids)
     for via in NODES:
-        cluster.wait(lambda via=via: striped(cluster, most + 1, is_validated=True, via=via) != DONE)  # type: ignore[misc]
+        cluster.wait(lambda via=via: place(cluster, most + 1, is_validated=True, via=via) != DONE)  # type: ignore[misc]
 
 
 def grow(cluster: Cluster, name: str, count: int, *assigned: list[int]) -> Outcome:
@@ -80,7 +80,7 @@ def _without_cordons(cluster: Cluster) -> Iterator[None]:
     for node_id in NODES:
         assert set_cordons(cluster, node_id, None) == DONE
     for via in NODES:
-        cluster.wait(lambda via=via: striped(cluster, len(NODES), is_validated=True, via=via) == DONE)  # type: ignore[misc]
+        cluster.wait(lambda via=via: place(cluster, len(NODES), is_validated=True, via=via) == DONE)  # type: ignore[misc]
 
 
 def replicas_of(cluster: Cluster, name: str) -> set[int]:
@@ -93,9 +93,9 @@ def test_a_cordoned_broker_gets_no_replicas_of_new_partitions(cluster: Cluster) 
     cordon(cluster, 3)
     for factor in (3, 4):
         text = TOO_FEW.format(factor, factor)
-        assert striped(cluster, factor) == ("INVALID_REPLICATION_FACTOR", text)
+        assert place(cluster, factor) == ("INVALID_REPLICATION_FACTOR", text)
     name = f"t-{uuid.uuid4().hex[:12]}"
-    assert _striped(cluster, name, 2, 6) == DONE
+    assert _place(cluster, name, 2, 6) == DONE
     assert replicas_of(cluster, name) == {1, 2}
     assert grow(cluster, name, 12) == DONE
     cluster.wait(lambda: len(cluster.described(name).partitions) == 12)
@@ -115,15 +115,15 @@ def test_partitions_are_not_reassigned_to_a_cordoned_broker_but_away_from_it(clu
     topic = cluster.topic([1, 2]).name
     cordon(cluster, 2)
     for replicas in ([2, 1], [1, 2, 3], [2, 9], [2, 2]):
-        assert altered(cluster, topic, (0, replicas)) == [refused(2)]
-    assert altered(cluster, topic, (0, [1, 3])) == [DONE]
+        assert reassign(cluster, topic, (0, replicas)) == [refused(2)]
+    assert reassign(cluster, topic, (0, [1, 3])) == [DONE]
     cluster.wait_for_isr(topic, 1, 3)
 
 
 def test_no_topic_is_created_where_all_brokers_are_cordoned(cluster: Cluster) -> None:
     cordon(cluster, *NODES)
     text = "All brokers are currently fenced, or have all their log directories cordoned."
-    assert striped(cluster, 1) == ("INVALID_REPLICATION_FACTOR", f"Unable to replicate the partition 1 time(s): {text}")
+    assert place(cluster, 1) == ("INVALID_REPLICATION_FACTOR", f"Unable to replicate the partition 1 time(s): {text}")
     row = create(cluster[1], f"t-{uuid.uuid4().hex[:12]}", [[1]])
     assert (name_of(row.error_code), row.error_message) == refused(1)
 

@@ -26,7 +26,7 @@ from ottla.records.record import Record
 from tests.conformance.conftest import Topic
 
 from .conftest import Cluster, fetch
-from .reassigning import DONE, altered, listed
+from .reassigning import DONE, listed, reassign
 
 FEATURE = "eligible.leader.replicas.version"
 TOPIC, BROKER = 2, 4
@@ -209,7 +209,7 @@ def test_the_last_known_leader_leads_again_after_an_unclean_stop(cluster: Cluste
 def test_a_removed_replica_is_not_eligible(cluster: Cluster) -> None:
     """Apache Kafka keeps it in the ELR of a partition whose ISR is below the minimum then: it may become the leader."""
     topic = cluster.topic([1, 2, 3])
-    assert altered(cluster, topic.name, (0, [1])) == [DONE]
+    assert reassign(cluster, topic.name, (0, [1])) == [DONE]
     cluster.wait(lambda: listed(cluster, topic.name) == {})
     assert state(cluster, topic) == (1, 1, [1], [2, 3] if cluster.is_kafka else [], [])
 

@@ -67,7 +67,7 @@ def test_ends_of_epochs_at_a_follower(cluster: Cluster) -> None:
     assert end_of_epoch(cluster[1], topic, 0, replica=-2) == ("NONE", 0, 3)
 
 
-def produced(wire: Wire, topic: str, records: bytes, version: int) -> Any:
+def produce(wire: Wire, topic: str, records: bytes, version: int) -> Any:
     data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=records)])
     return wire.send(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[data]), version)
 
@@ -76,7 +76,7 @@ def produced(wire: Wire, topic: str, records: bytes, version: int) -> Any:
 def test_produce_at_a_follower(cluster: Cluster, at: int) -> None:
     topic = cluster.topic([1, 2])
     for node_id in (2, 3):
-        answer = produced(cluster[node_id], topic.name, BATCH, at)
+        answer = produce(cluster[node_id], topic.name, BATCH, at)
         (row,) = answer.responses[0].partition_responses
         assert name_of(row.error_code) == "NOT_LEADER_OR_FOLLOWER"
         leader = (row.current_leader.leader_id, row.current_leader.leader_epoch)
@@ -100,9 +100,9 @@ def test_produce_at_a_follower(cluster: Cluster, at: int) -> None:
 def test_what_is_not_one_whole_batch_at_a_follower(cluster: Cluster, records: bytes, error: str) -> None:
     topic = cluster.topic([1, 2])
     for node_id in (2, 3):
-        answer = produced(cluster[node_id], topic.name, records, 9)
+        answer = produce(cluster[node_id], topic.name, records, 9)
         assert name_of(answer.responses[0].partition_responses[0].error_code) == error
-        answer = produced(cluster[node_id], "no-such-topic", records, 9)
+        answer = produce(cluster[node_id], "no-such-topic", records, 9)
         assert name_of(answer.responses[0].partition_responses[0].error_code) == "UNKNOWN_TOPIC_OR_PARTITION"
 
 

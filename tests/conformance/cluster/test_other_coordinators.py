@@ -30,7 +30,7 @@ def _group_id(cluster: Cluster) -> str:
     return group_id
 
 
-def joined(wire: Wire, request: JoinGroupRequest) -> tuple[str, str]:
+def join(wire: Wire, request: JoinGroupRequest) -> tuple[str, str]:
     """Return the error and the member id of a response to JoinGroup."""
     answer = wire.send(request, 5)
     return name_of(answer.error_code), answer.member_id
@@ -38,25 +38,25 @@ def joined(wire: Wire, request: JoinGroupRequest) -> tuple[str, str]:
 
 def test_a_member_that_joins_elsewhere(cluster: Cluster, group_id: str) -> None:
     request = join_request(group_id, 5, member_id="someone")
-    assert joined(cluster[1], request) == ("UNKNOWN_MEMBER_ID", "someone")
+    assert join(cluster[1], request) == ("UNKNOWN_MEMBER_ID", "someone")
     for node_id in NODES[1:]:
-        assert joined(cluster[node_id], request) == ("NOT_COORDINATOR", "")
+        assert join(cluster[node_id], request) == ("NOT_COORDINATOR", "")
 
 
 @pytest.mark.parametrize("timeout_ms", [5_999, 1_800_001])
 def test_any_broker_checks_the_session_timeout(cluster: Cluster, group_id: str, timeout_ms: int) -> None:
     request = join_request(group_id, 5, member_id="someone", session_timeout_ms=timeout_ms)
     for node_id in NODES:
-        assert joined(cluster[node_id], request) == ("INVALID_SESSION_TIMEOUT", "someone")
+        assert join(cluster[node_id], request) == ("INVALID_SESSION_TIMEOUT", "someone")
 
 
 def test_the_group_id_is_checked_before_the_session_timeout(cluster: Cluster) -> None:
     request = join_request("", 5, member_id="someone", session_timeout_ms=0)
     for node_id in NODES:
-        assert joined(cluster[node_id], request) == ("INVALID_GROUP_ID", "someone")
+        assert join(cluster[node_id], request) == ("INVALID_GROUP_ID", "someone")
 
 
-def initialized(wire: Wire, transactional_id: str, **fields: int) -> str:
+def initialize(wire: Wire, transactional_id: str, **fields: int) -> str:
     """Return the error of InitProducerId."""
     body: dict[str, Any] = {"transactional_id": transactional_id, "transaction_timeout_ms": 60_000} | fields
     return name_of(wire.send(InitProducerIdRequest(**body), 5).error_code)
@@ -65,7 +65,7 @@ def initialized(wire: Wire, transactional_id: str, **fields: int) -> str:
 @pytest.mark.parametrize("version", [3, 4, 5])
 def test_offsets_of_a_transaction_committed_elsewhere(cluster: Cluster, group_id: str, version: int) -> None:
     transactional_id = coordinated_by(cluster, TRANSACTION, 1)
-    cluster.wait(lambda: initialized(cluster[1], transactional_id) == "NONE")
+    cluster.wait(lambda: initialize(cluster[1], transactional_id) == "NONE")
     row = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1)
     request = TxnOffsetCommitRequest(
         transactional_id=transactional_id,
@@ -84,10 +84,10 @@ def test_a_transactional_id_that_starts_elsewhere(cluster: Cluster) -> None:
 
     for node_id in NODES[1:]:
         wire = cluster[node_id]
-        assert initialized(wire, transactional_id) == "NOT_COORDINATOR"
+        assert initialize(wire, transactional_id) == "NOT_COORDINATOR"
         for timeout_ms in (0, -1, 900_001):
             assert (
-                initialized(wire, transactional_id, transaction_timeout_ms=timeout_ms) == "INVALID_TRANSACTION_TIMEOUT"
+                initialize(wire, transactional_id, transaction_timeout_ms=timeout_ms) == "INVALID_TRANSACTION_TIMEOUT"
             )
-        assert initialized(wire, "") == "INVALID_REQUEST"
-        assert initialized(wire, transactional_id, producer_id=1) == "INVALID_REQUEST"
+        assert initialize(wire, "") == "INVALID_REQUEST"
+        assert initialize(wire, transactional_id, producer_id=1) == "INVALID_REQUEST"

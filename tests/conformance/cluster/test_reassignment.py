@@ -9,7 +9,7 @@ from ottla.protocol.messages.alter_partition_reassignments import AlterPartition
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 
 from .conftest import Cluster, fetch, list_offset
-from .reassigning import DONE, Shown, altered, listed, shown, wait_for
+from .reassigning import DONE, Shown, listed, reassign, shown, wait_for
 
 INVALID = "INVALID_REPLICA_ASSIGNMENT"
 UNREGISTERED = "The manual partition assignment includes broker {}, but no such broker is registered."
@@ -25,13 +25,13 @@ def test_replicas_that_a_partition_cannot_have(cluster: Cluster, version: int) -
         ([1, -5], UNREGISTERED.format(-5)),
         ([1, 77, 77], UNREGISTERED.format(77)),
     ):
-        assert altered(cluster, topic, (0, replicas), version=version) == [(INVALID, text)]
+        assert reassign(cluster, topic, (0, replicas), version=version) == [(INVALID, text)]
     assert shown(cluster, topic) == Shown(1, 0, [1, 2], [1, 2])
 
 
 def test_each_partition_has_its_own_outcome(cluster: Cluster) -> None:
     topic = cluster.topic([1], [1]).name
-    outcomes = altered(cluster, topic, (0, [2]), (9, [2]), (1, []), (1, None))
+    outcomes = reassign(cluster, topic, (0, [2]), (9, [2]), (1, []), (1, None))
     assert outcomes == [
         DONE,
         ("UNKNOWN_TOPIC_OR_PARTITION", f"Unable to find partition {topic}:9."),
@@ -40,12 +40,12 @@ def test_each_partition_has_its_own_outcome(cluster: Cluster) -> None:
     ]
     wait_for(cluster, topic, Shown(2, 1, [2], [2]))
     unknown = ("UNKNOWN_TOPIC_OR_PARTITION", "Unable to find a topic named no-such.")
-    assert altered(cluster, "no-such", (0, [1]), (0, None)) == [unknown, unknown]
+    assert reassign(cluster, "no-such", (0, [1]), (0, None)) == [unknown, unknown]
 
 
 def test_the_last_of_two_reassignments_in_a_request_counts(cluster: Cluster) -> None:
     topic = cluster.topic([1, 2]).name
-    assert altered(cluster, topic, (0, [1, 3]), (0, [2, 3])) == [DONE, DONE]
+    assert reassign(cluster, topic, (0, [1, 3]), (0, [2, 3])) == [DONE, DONE]
     wait_for(cluster, topic, Shown(2, 1, [2, 3], [2, 3]))
 
 
@@ -69,7 +69,7 @@ def test_several_moves(cluster: Cluster, via: int) -> None:
         ([1], Shown(1, 3, [1], [1])),
         ([2, 3], Shown(2, 4, [2, 3], [2, 3])),
     ):
-        assert altered(cluster, topic.name, (0, replicas), via=via) == [DONE]
+        assert reassign(cluster, topic.name, (0, replicas), via=via) == [DONE]
         wait_for(cluster, topic.name, expected)
         leader = expected.leader
         cluster.wait(lambda leader=leader: list_offset(cluster[leader], topic.name, -1) == (0, 3))  # type: ignore[misc]
@@ -85,10 +85,10 @@ def test_the_replication_factor_may_be_kept(cluster: Cluster) -> None:
     topic = cluster.topic([1, 2]).name
     for replicas, count in (([1], 1), ([1, 2, 3], 3)):
         refused = "INVALID_REPLICATION_FACTOR", f"The replication factor is changed from 2 to {count}"
-        assert altered(cluster, topic, (0, replicas), may_change_factor=False) == [refused]
+        assert reassign(cluster, topic, (0, replicas), may_change_factor=False) == [refused]
     twice = "The manual partition assignment includes the broker 2 more than once."
-    assert altered(cluster, topic, (0, [1, 2, 2]), may_change_factor=False) == [(INVALID, twice)]
-    assert altered(cluster, topic, (0, [2, 3]), may_change_factor=False) == [DONE]
+    assert reassign(cluster, topic, (0, [1, 2, 2]), may_change_factor=False) == [(INVALID, twice)]
+    assert reassign(cluster, topic, (0, [2, 3]), may_change_factor=False) == [DONE]
     wait_for(cluster, topic, Shown(2, 1, [2, 3], [2, 3]))
 
 
@@ -100,7 +100,7 @@ def test_nothing_is_listed_at_rest(cluster: Cluster) -> None:
 
 def test_the_preferred_leader_is_the_first_of_the_new_replicas(cluster: Cluster) -> None:
     topic = cluster.topic([1, 2]).name
-    assert altered(cluster, topic, (0, [3, 1])) == [DONE]
+    assert reassign(cluster, topic, (0, [3, 1])) == [DONE]
     wait_for(cluster, topic, Shown(1, 1, [3, 1], [1, 3]))
     row = TopicPartitions(topic=topic, partitions=[0])
     request = ElectLeadersRequest(election_type=0, topic_partitions=[row], timeout_ms=10_000)

@@ -11,7 +11,7 @@ from ottla.records.record import Record
 
 from .brokers import Brokers
 from .conftest import Cluster, partition_of
-from .reassigning import DONE, Ongoing, Outcome, Shown, altered, listed, shown, wait_for
+from .reassigning import DONE, Ongoing, Outcome, Shown, listed, reassign, shown, wait_for
 
 NOT_IN_PROGRESS: Outcome = ("NO_REASSIGNMENT_IN_PROGRESS", None)
 
@@ -27,7 +27,7 @@ def cluster(brokers: Brokers) -> Iterator[Cluster]:
 
 def begin(cluster: Cluster, topic: str, *replicas: int) -> Ongoing:
     """Begin a reassignment of partition 0 that cannot end; return it as it is listed."""
-    assert altered(cluster, topic, (0, replicas)) == [DONE]
+    assert reassign(cluster, topic, (0, replicas)) == [DONE]
     cluster.wait(lambda: list(listed(cluster, topic)) == [(topic, 0)])
     return listed(cluster, topic)[topic, 0]
 
@@ -39,9 +39,9 @@ def test_adding_and_removing_replicas(cluster: Cluster) -> None:
     assert list(partition_of(cluster.described(topic), 0).offline_replicas) == [3]
     assert (topic, 0) in listed(cluster, None)
     assert list(listed(cluster, topic, [1, 0, 9], via=2)) == [(topic, 0)]
-    assert altered(cluster, topic, (0, None), (1, None)) == [DONE, NOT_IN_PROGRESS]
+    assert reassign(cluster, topic, (0, None), (1, None)) == [DONE, NOT_IN_PROGRESS]
     wait_for(cluster, topic, Shown(1, 1, [1, 2], [1, 2]))
-    assert altered(cluster, topic, (0, None)) == [NOT_IN_PROGRESS]
+    assert reassign(cluster, topic, (0, None)) == [NOT_IN_PROGRESS]
 
 
 def test_a_reassignment_replaces_another(cluster: Cluster) -> None:
@@ -50,7 +50,7 @@ def test_a_reassignment_replaces_another(cluster: Cluster) -> None:
     assert begin(cluster, topic, 3, 2) == Ongoing([3, 2, 1], [3], [1])
     assert begin(cluster, topic, 3) == Ongoing([3, 1, 2], [3], [1, 2])
     assert shown(cluster, topic) == Shown(1, 0, [3, 1, 2], [1, 2])
-    assert altered(cluster, topic, (0, None)) == [DONE]
+    assert reassign(cluster, topic, (0, None)) == [DONE]
     wait_for(cluster, topic, Shown(1, 1, [1, 2], [1, 2]))
 
 
@@ -58,16 +58,16 @@ def test_the_replication_factor_is_that_of_the_target(cluster: Cluster) -> None:
     topic = cluster.topic([1, 2]).name
     begin(cluster, topic, 3)
     refused = "INVALID_REPLICATION_FACTOR", "The replication factor is changed from 1 to 2"
-    assert altered(cluster, topic, (0, [1, 3]), may_change_factor=False) == [refused]
-    assert altered(cluster, topic, (0, [3]), may_change_factor=False) == [DONE]
-    assert altered(cluster, topic, (0, None)) == [DONE]
+    assert reassign(cluster, topic, (0, [1, 3]), may_change_factor=False) == [refused]
+    assert reassign(cluster, topic, (0, [3]), may_change_factor=False) == [DONE]
+    assert reassign(cluster, topic, (0, None)) == [DONE]
 
 
 def test_a_target_out_of_sync_is_waited_for_although_it_is_no_new_replica(cluster: Cluster) -> None:
     topic = cluster.topic([1, 3, 2]).name
     cluster.wait_for_isr(topic, 1, 2)
     assert begin(cluster, topic, 1, 3) == Ongoing([1, 3, 2], [], [2])
-    assert altered(cluster, topic, (0, None)) == [DONE]
+    assert reassign(cluster, topic, (0, None)) == [DONE]
     wait_for(cluster, topic, Shown(1, 0, [1, 3, 2], [1, 2]))
 
 
@@ -87,7 +87,7 @@ def test_min_insync_replicas_counts_new_replicas_from_the_beginning(cluster: Clu
     begin(cluster, topic.name, 1, 3)
     records = build([Record(0, 1_700_000_000_000, None, b"v")])
     cluster.wait(lambda: name_of(topic.produce(records).error_code) == "NOT_ENOUGH_REPLICAS")
-    assert altered(cluster, topic.name, (0, None)) == [DONE]
+    assert reassign(cluster, topic.name, (0, None)) == [DONE]
     cluster.wait(lambda: name_of(topic.produce(records).error_code) == "NONE")
 
 
@@ -95,10 +95,10 @@ def test_the_present_replicas_end_a_reassignment(cluster: Cluster) -> None:
     """Apache Kafka 4.4 shows the new replica as added and removed, until the reassignment is cancelled."""
     topic = cluster.topic([1, 2]).name
     begin(cluster, topic, 3, 1, 2)
-    assert altered(cluster, topic, (0, [2, 1])) == [DONE]
+    assert reassign(cluster, topic, (0, [2, 1])) == [DONE]
     if cluster.is_kafka:
         assert listed(cluster, topic) == {(topic, 0): Ongoing([2, 1, 3], [3], [3])}
-        assert altered(cluster, topic, (0, None)) == [DONE]
+        assert reassign(cluster, topic, (0, None)) == [DONE]
     wait_for(cluster, topic, Shown(1, 1, [2, 1], [1, 2]))
 
 
@@ -107,7 +107,7 @@ def test_a_cancellation_restores_the_replicas_before_all_reassignments(cluster: 
     topic = cluster.topic([1]).name
     begin(cluster, topic, 3)
     assert begin(cluster, topic, 2, 3) == Ongoing([2, 3, 1], [2] if cluster.is_kafka else [2, 3], [1])
-    assert altered(cluster, topic, (0, None)) == [DONE]
+    assert reassign(cluster, topic, (0, None)) == [DONE]
     kept = [3, 1] if cluster.is_kafka else [1]
     cluster.wait(lambda: shown(cluster, topic).replicas == kept)
 
@@ -117,7 +117,7 @@ def test_a_replica_that_was_to_be_removed_may_stay(cluster: Cluster) -> None:
     topic = cluster.topic([1]).name
     begin(cluster, topic, 3)
     assert begin(cluster, topic, 3, 1) == Ongoing([3, 1], [3], [1] if cluster.is_kafka else [])
-    assert altered(cluster, topic, (0, None)) == [DONE]
+    assert reassign(cluster, topic, (0, None)) == [DONE]
 
 
 def test_reassignments_go_on_when_the_broker_is_back(cluster: Cluster) -> None:
@@ -127,7 +127,7 @@ def test_reassignments_go_on_when_the_broker_is_back(cluster: Cluster) -> None:
     begin(cluster, moved.name, 1, 3)
     begin(cluster, led.name, 3)
     begin(cluster, cancelled.name, 3)
-    assert altered(cluster, cancelled.name, (0, None)) == [DONE]
+    assert reassign(cluster, cancelled.name, (0, None)) == [DONE]
     cluster.start(3)
     wait_for(cluster, moved.name, Shown(1, 1, [1, 3], [1, 3]))
     wait_for(cluster, led.name, Shown(3, 1, [3], [3]))

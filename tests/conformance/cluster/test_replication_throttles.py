@@ -11,7 +11,7 @@ from ottla.records.record import Record
 from tests.conformance.conftest import Topic
 
 from .conftest import Cluster
-from .reassigning import DONE, Shown, altered, listed, shown, wait_for
+from .reassigning import DONE, Shown, listed, reassign, shown, wait_for
 
 SIDES = ("leader", "follower")
 BATCHES = 6
@@ -34,7 +34,7 @@ def limit(admin: Admin, side: str, nodes: tuple[int, ...], rate: int | None) -> 
     admin.incremental_alter_configs(changes).check()
 
 
-def filled(cluster: Cluster, **configs: str) -> Topic:
+def create_filled_topic(cluster: Cluster, **configs: str) -> Topic:
     """Return a topic on broker 1 with some megabytes."""
     topic = cluster.topic([1], [1], min_insync_replicas="1", **configs)
     for partition in (0, 1):
@@ -48,10 +48,10 @@ def filled(cluster: Cluster, **configs: str) -> Topic:
 def test_a_throttled_replica_is_added_slowly(cluster: Cluster, admin: Admin, side: str) -> None:
     """Of two partitions that are added at the same time only the throttled one is held back."""
     nodes = (1,) if side == "leader" else (2,)
-    throttled = filled(cluster, **{f"{side}_replication_throttled_replicas": f"0:{nodes[0]}"})
+    throttled = create_filled_topic(cluster, **{f"{side}_replication_throttled_replicas": f"0:{nodes[0]}"})
     limit(admin, side, nodes, 1000)
     try:
-        assert altered(cluster, throttled.name, (0, [1, 2]), (1, [1, 2])) == [DONE, DONE]
+        assert reassign(cluster, throttled.name, (0, [1, 2]), (1, [1, 2])) == [DONE, DONE]
         cluster.wait(lambda: (throttled.name, 1) not in listed(cluster, throttled.name, [1]))
         time.sleep(HELD_S)  # that nothing happens can only be seen by waiting
         assert (throttled.name, 0) in listed(cluster, throttled.name)
@@ -64,10 +64,10 @@ def test_a_throttled_replica_is_added_slowly(cluster: Cluster, admin: Admin, sid
 
 @pytest.mark.parametrize("side", SIDES)
 def test_all_replicas_of_a_topic_can_be_throttled(cluster: Cluster, admin: Admin, side: str) -> None:
-    throttled = filled(cluster, **{f"{side}_replication_throttled_replicas": "*"})
+    throttled = create_filled_topic(cluster, **{f"{side}_replication_throttled_replicas": "*"})
     limit(admin, side, (1, 2, 3), 1000)
     try:
-        assert altered(cluster, throttled.name, (0, [2, 3])) == [DONE]
+        assert reassign(cluster, throttled.name, (0, [2, 3])) == [DONE]
         time.sleep(HELD_S)
         assert (throttled.name, 0) in listed(cluster, throttled.name)
         limit(admin, side, (1, 2, 3), 1 << 30)

@@ -45,7 +45,7 @@ from ottla.protocol.messages.streams_group_topology_description_update import (
 from ottla.protocol.messages.sync_group import SyncGroupRequest
 from tests.conformance.conftest import TopicFactory, Wire
 from tests.conformance.consumers import GROUP, interval_of, joining
-from tests.conformance.transactions import TransactionalProducer, settled
+from tests.conformance.transactions import TransactionalProducer, retry_while_busy
 
 from .play import Play, subtopology
 
@@ -358,7 +358,7 @@ def test_commits_in_transactions(broker: Wire, make_topic: TopicFactory, commit_
     def commit(member: str, epoch: int, partition: int = 0) -> str:
         fields = {"member_id": member, "generation_id_or_member_epoch": epoch}
         ask = partial(producer.ask_commit_offsets, play.group_id, topic, {partition: 5}, commit_version, **fields)
-        (name,) = settled(ask)
+        (name,) = retry_while_busy(ask)
         return name
 
     assert commit("", -1) == "NONE"
@@ -398,21 +398,21 @@ def test_deleting_offsets(play: Play, make_topic: TopicFactory) -> None:
 
 
 def test_deleting_the_group(play: Play) -> None:
-    def deleted() -> str:
+    def delete_group() -> str:
         answer = play.wire.send(DeleteGroupsRequest(groups_names=[play.group_id]), 2)
         return name_of(answer.results[0].error_code)
 
     play.enter("A")
     commit(play, "A", 2, 0, 1)
-    assert deleted() == "NON_EMPTY_GROUP"
+    assert delete_group() == "NON_EMPTY_GROUP"
     play.quit("A")
     play.lines.clear()
-    assert deleted() == "NONE"
+    assert delete_group() == "NONE"
     play.log()
     assert play.lines == [
         "  log OffsetCommit tombstone; OffsetCommit tombstone; target epoch tombstone; epoch tombstone; topology tombstone"
     ]
-    assert deleted() == "GROUP_ID_NOT_FOUND"
+    assert delete_group() == "GROUP_ID_NOT_FOUND"
     assert listed(play) == []
 
 

@@ -99,7 +99,7 @@ def wire(request: pytest.FixtureRequest) -> Iterator[Wire]:
     if address:
         host, _, port = address.rpartition(":")
         wire = Wire((host, int(port)), is_kafka=True)
-        if altered(wire, "probe", "mock")[0] == INVALID_CONFIG:
+        if alter(wire, "probe", "mock")[0] == INVALID_CONFIG:
             wire.close()
             pytest.skip(f"this broker was started without the assignor mock in {ASSIGNORS}")
         yield wire
@@ -120,7 +120,7 @@ def last() -> Iterator[Wire]:
         wire.close()
 
 
-def altered(wire: Wire, group_id: str, assignor: str) -> tuple[int, str | None]:
+def alter(wire: Wire, group_id: str, assignor: str) -> tuple[int, str | None]:
     config = AlterableConfig(name="streams.assignor.name", config_operation=0, value=assignor)
     resource = AlterConfigsResource(resource_type=GROUP, resource_name=group_id, configs=[config])
     row = wire.send(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses[0]
@@ -165,7 +165,7 @@ def test_an_assignor_that_the_broker_lacks_is_refused_with_the_names_of_those_it
     message = (
         "streams.assignor.name 'weird' is not a registered task assignor. Registered assignors are: [sticky, mock]."
     )
-    assert altered(wire, "g", "weird") == (INVALID_CONFIG, message)
+    assert alter(wire, "g", "weird") == (INVALID_CONFIG, message)
 
 
 def test_another_assignor_has_an_effect_from_the_next_epoch_on(wire: Wire) -> None:

@@ -104,7 +104,7 @@ def described(play: Play) -> Any:
     return play.wire.send(request, 1).groups[0]
 
 
-def deleted(play: Play) -> str:
+def delete(play: Play) -> str:
     answer = play.wire.send(DeleteGroupsRequest(groups_names=[play.group_id]), 3)
     return name_of(answer.results[0].error_code)
 
@@ -136,7 +136,7 @@ def test_a_description_is_requested_once_and_returned_by_describe(play: Play) ->
     play.quit("A")
     play.quit("B")
     play.lines.clear()
-    assert deleted(play) == "NONE"
+    assert delete(play) == "NONE"
     play.log()
     (line,) = play.lines
     assert [part.rpartition("num.standby.replicas=0")[2].strip() for part in line.split("; ")] == [
@@ -179,7 +179,7 @@ def test_a_plug_in_that_fails(full: Play) -> None:
     assert update(full.wire, full.group_id, "A").error_code == 0
     assert described(full).topology_description_status == 2
     full.quit("A")
-    assert deleted(full) == "GROUP_DELETION_FAILED"
+    assert delete(full) == "GROUP_DELETION_FAILED"
 
 
 def test_a_description_that_can_never_be_stored_is_not_wanted_again(full: Play) -> None:

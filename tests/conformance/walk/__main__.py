@@ -63,7 +63,7 @@ def main() -> int:
             sides = _sides(brokers.addresses, kafka, stack)
             unequal = run_without_a_broker(sides, clusters, options.seed, options.requests, print, options.history)
         else:
-            ottla = _addresses(options.ottla) if options.ottla else _started(len(kafka), stack)
+            ottla = _addresses(options.ottla) if options.ottla else _start(len(kafka), stack)
             sides = _sides(ottla, kafka, stack)
             unequal = run(sides, options.seed, options.requests, print, options.apis, options.history)
     print(f"{options.requests} requests, {len(unequal)} differences, {time.monotonic() - began:.0f} s")  # noqa: T201
@@ -77,7 +77,7 @@ def _sides(ottla: Addresses, kafka: Addresses, stack: ExitStack) -> list[Side]:
     ]
 
 
-def _started(size: int, stack: ExitStack) -> Addresses:
+def _start(size: int, stack: ExitStack) -> Addresses:
     if size > 1:
         return OttlaBrokers(start_cluster(size, stack)).addresses
     return {1: stack.enter_context(EmbeddedBroker({"node.id": "1", **CONFIGS})).address}
