@@ -33,9 +33,9 @@ QUICK = {
 
 @pytest.fixture(scope="session")
 def bootstrap_servers(request: pytest.FixtureRequest) -> Iterator[str]:
-    given: str | None = request.config.getoption("--broker")
-    if given:
-        yield given
+    address: str | None = request.config.getoption("--broker")
+    if address:
+        yield address
         return
     with EmbeddedBroker(QUICK) as embedded:
         yield embedded.bootstrap_servers
@@ -109,12 +109,12 @@ def read(bootstrap_servers: str) -> Read:
     def all_of(topic: str, count: int, **configs: Any) -> list[Record]:
         with Consumer(bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest", **configs) as consumer:
             consumer.assign([TopicPartition(topic, index) for index in range(2)])
-            found: list[Record] = []
-            while len(found) < count:
-                more = consumer.consume(count - len(found), timeout=10)
-                assert more, found
-                found += more
+            records: list[Record] = []
+            while len(records) < count:
+                more = consumer.consume(count - len(records), timeout=10)
+                assert more, records
+                records += more
             assert consumer.consume(1, timeout=0.2) == []
-        return sorted(found, key=lambda record: (record.partition, record.offset))
+        return sorted(records, key=lambda record: (record.partition, record.offset))
 
     return all_of

@@ -25,14 +25,14 @@ from .conftest import Produce, fresh
 @pytest.fixture
 def node(admin: Admin) -> int:
     """The only broker."""
-    (found,) = admin.describe_cluster().nodes
-    return found.id
+    (broker,) = admin.describe_cluster().nodes
+    return broker.id
 
 
 def test_the_cluster(admin: Admin, bootstrap_servers: str, node: int) -> None:
-    found = admin.describe_cluster(include_fenced_brokers=True)
-    assert (f"{found.nodes[0].host}:{found.nodes[0].port}", found.nodes[0].fenced) == (bootstrap_servers, False)
-    assert found.cluster_id == admin.describe_cluster().cluster_id
+    cluster = admin.describe_cluster(include_fenced_brokers=True)
+    assert (f"{cluster.nodes[0].host}:{cluster.nodes[0].port}", cluster.nodes[0].fenced) == (bootstrap_servers, False)
+    assert cluster.cluster_id == admin.describe_cluster().cluster_id
     versions = admin.api_versions()
     assert versions[node][METADATA][1] >= 13
     assert isinstance(admin.api_versions([4711]).errors[4711], UnknownNode)
@@ -56,10 +56,10 @@ def test_every_address_of_a_name_is_tried(bootstrap_servers: str, monkeypatch: p
 
 
 def test_features(admin: Admin, node: int) -> None:
-    found = admin.describe_features(node)
-    level = found.finalized["transaction.version"].max_version
-    assert found.supported["transaction.version"] == FeatureRange(0, 2)
-    assert found.supported == admin.describe_features().supported
+    features = admin.describe_features(node)
+    level = features.finalized["transaction.version"].max_version
+    assert features.supported["transaction.version"] == FeatureRange(0, 2)
+    assert features.supported == admin.describe_features().supported
     update = {"transaction.version": FeatureUpdate(level)}
     refused = admin.update_features({"odd.version": FeatureUpdate(1)}, validate_only=True)
     assert refused.errors["odd.version"].code != 0
@@ -113,13 +113,17 @@ def test_transactions(admin: Admin, wire: Wire, node: int) -> None:
     producer.produce(subject, count=2)
     name = producer.transactional_id
     described = admin.describe_transactions([name, "nobody-" + name])
-    found = described[name]
-    assert (found.coordinator_id, found.state, found.producer_id) == (node, "Ongoing", producer.producer_id)
-    assert (found.transaction_timeout_ms, found.partitions) == (60_000, frozenset({place}))
-    assert found.start_time_ms is not None
+    transaction = described[name]
+    assert (transaction.coordinator_id, transaction.state, transaction.producer_id) == (
+        node,
+        "Ongoing",
+        producer.producer_id,
+    )
+    assert (transaction.transaction_timeout_ms, transaction.partitions) == (60_000, frozenset({place}))
+    assert transaction.start_time_ms is not None
     assert described.errors["nobody-" + name].name == "TRANSACTIONAL_ID_NOT_FOUND"
     listed = admin.list_transactions(transactional_id_pattern=f".*{name}")[node]
-    assert [(each.transactional_id, each.state) for each in listed] == [(name, "Ongoing")]
+    assert [(listing.transactional_id, listing.state) for listing in listed] == [(name, "Ongoing")]
     assert admin.list_transactions(producer_ids=[producer.producer_id], duration_ms=60_000)[node] == []
     (writer,) = admin.describe_producers([place])[place]
     assert (writer.producer_id, writer.last_sequence, writer.current_transaction_start_offset) == (
@@ -167,9 +171,9 @@ def test_a_hanging_transaction_is_found_and_aborted() -> None:
         with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
             assert admin.find_hanging_transactions(places, older_than_ms=60_000) == []
             wait_for(lambda: admin.find_hanging_transactions(places, older_than_ms=0) != [])
-            (found,) = admin.find_hanging_transactions(places, older_than_ms=0)
-            assert (found.partition, found.producer.producer_id) == (places[0], hangs.producer_id)
-            admin.abort_transaction(found.abort_spec)
+            (hanging,) = admin.find_hanging_transactions(places, older_than_ms=0)
+            assert (hanging.partition, hanging.producer.producer_id) == (places[0], hangs.producer_id)
+            admin.abort_transaction(hanging.abort_spec)
             assert admin.find_hanging_transactions(places, older_than_ms=0) == []
         wire.close()
 

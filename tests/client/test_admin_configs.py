@@ -32,11 +32,14 @@ def test_topic_configs_change_one_by_one(admin: Admin, topic: str) -> None:
     changes = [ConfigChange("retention.ms", "5000"), ConfigChange("cleanup.policy", "compact", ConfigOperation.APPEND)]
     admin.incremental_alter_configs({resource: changes}).check()
     wait_for(lambda: not admin.describe_configs([resource])[resource]["retention.ms"].is_default)
-    found = admin.describe_configs([resource], include_synonyms=True, include_documentation=True)[resource]
-    assert (found["retention.ms"].value, found["retention.ms"].source) == ("5000", ConfigSource.DYNAMIC_TOPIC_CONFIG)
-    assert found["retention.ms"].synonyms[0].value == "5000"
-    assert found["retention.ms"].documentation
-    assert found["cleanup.policy"].value == "delete,compact"
+    entries = admin.describe_configs([resource], include_synonyms=True, include_documentation=True)[resource]
+    assert (entries["retention.ms"].value, entries["retention.ms"].source) == (
+        "5000",
+        ConfigSource.DYNAMIC_TOPIC_CONFIG,
+    )
+    assert entries["retention.ms"].synonyms[0].value == "5000"
+    assert entries["retention.ms"].documentation
+    assert entries["cleanup.policy"].value == "delete,compact"
     admin.incremental_alter_configs(
         {resource: [ConfigChange("retention.ms", operation=ConfigOperation.DELETE)]}
     ).check()
@@ -55,7 +58,7 @@ def test_all_configs_at_once(admin: Admin, topic: str) -> None:
 
 
 def test_brokers_are_asked_themselves(admin: Admin, topic: str) -> None:
-    (node,) = (each.id for each in admin.describe_cluster().nodes)
+    (node,) = (cluster_node.id for cluster_node in admin.describe_cluster().nodes)
     broker, nobody, other = (
         ConfigResource(BROKER, str(node)),
         ConfigResource(BROKER, "4711"),
@@ -79,9 +82,9 @@ def test_groups_and_client_metrics_have_configs(admin: Admin) -> None:
     ).check()
     wait_for(lambda: {metrics, group} <= set(admin.list_config_resources([METRICS, GROUP])))
     assert metrics in admin.list_config_resources([METRICS])
-    found = admin.describe_configs([metrics, group])
-    assert found[metrics]["interval.ms"].value == "30000"
-    assert found[group]["consumer.session.timeout.ms"].value == "50000"
+    described = admin.describe_configs([metrics, group])
+    assert described[metrics]["interval.ms"].value == "30000"
+    assert described[group]["consumer.session.timeout.ms"].value == "50000"
     for resource, name in ((metrics, "interval.ms"), (group, "consumer.session.timeout.ms")):
         gone = ConfigChange(name, operation=ConfigOperation.DELETE)
         admin.incremental_alter_configs({resource: [gone]}).check()

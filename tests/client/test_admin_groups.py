@@ -23,9 +23,9 @@ def test_a_classic_group(admin: Admin, wire: Wire, subject: Topic) -> None:
     member = Member(wire, group_id, instance="i1")
     member.join()
     member.sync({member.member_id: encode_assignment({subject.name: [0, 1]}, NO_TOPICS)})
-    found = admin.describe_consumer_groups([group_id])[group_id]
-    assert (found.type, found.state, found.protocol_type, found.assignor) == ("classic", "Stable", "consumer", "range")
-    (described,) = found.members
+    group = admin.describe_consumer_groups([group_id])[group_id]
+    assert (group.type, group.state, group.protocol_type, group.assignor) == ("classic", "Stable", "consumer", "range")
+    (described,) = group.members
     assert (described.member_id, described.group_instance_id, described.client_id) == (
         member.member_id,
         "i1",
@@ -33,8 +33,8 @@ def test_a_classic_group(admin: Admin, wire: Wire, subject: Topic) -> None:
     )
     assert described.assignment == (TopicPartition(subject.name, 0), TopicPartition(subject.name, 1))
     assert described.member_epoch is None
-    assert found.coordinator[0] == admin.describe_cluster().nodes[0].id
-    assert admin.describe_classic_groups([group_id])[group_id] == found
+    assert group.coordinator[0] == admin.describe_cluster().nodes[0].id
+    assert admin.describe_classic_groups([group_id])[group_id] == group
     listed = admin.list_groups(types=["classic"])[group_id]
     assert (listed.protocol_type, listed.type) == ("consumer", "classic")
     assert admin.delete_groups([group_id]).errors[group_id].name == "NON_EMPTY_GROUP"
@@ -53,10 +53,10 @@ def test_a_group_of_the_new_protocol(admin: Admin, wire: Wire, subject: Topic) -
     member = Consumer(wire, group_id)
     member.join(subject.name)
     settle(wire, group_id, member, until=lambda: member.partitions_of(subject) == {0, 1})
-    found = admin.describe_consumer_groups([group_id])[group_id]
-    assert (found.type, found.state, found.assignor) == ("consumer", "Stable", "uniform")
-    assert found.group_epoch == found.assignment_epoch
-    (described,) = found.members
+    group = admin.describe_consumer_groups([group_id])[group_id]
+    assert (group.type, group.state, group.assignor) == ("consumer", "Stable", "uniform")
+    assert group.group_epoch == group.assignment_epoch
+    (described,) = group.members
     assert described.member_id == member.member_id
     assert described.assignment == (TopicPartition(subject.name, 0), TopicPartition(subject.name, 1))
     assert described.target_assignment == described.assignment

@@ -114,7 +114,7 @@ def test_topics_and_offsets(old: Admin, release: str) -> None:
     made = old.create_topics([NewTopic(name, 2, 1)])[name]
     assert made.num_partitions == (2 if release == "2.4" else -1)
     described = old.describe_topics([name])[name]
-    assert [(each.partition, len(each.isr)) for each in described.partitions] == [(0, 1), (1, 1)]
+    assert [(partition.partition, len(partition.isr)) for partition in described.partitions] == [(0, 1), (1, 1)]
     assert old.list_offsets({TopicPartition(name, 1): EARLIEST})[TopicPartition(name, 1)].offset == 0
     assert len(old.describe_cluster().nodes) == 1
     with pytest.raises(UnsupportedVersion):
@@ -130,9 +130,9 @@ def test_groups(old: Admin, release: str) -> None:
     old.create_topics([NewTopic(topic, 2, 1)]).check()
     places = {TopicPartition(topic, index): index for index in range(2)}
     old.alter_consumer_group_offsets(group_id, places).check()
-    for wanted in ([group_id], {group_id: list(places)}):
-        found = old.list_consumer_group_offsets(wanted)[group_id]
-        assert {place: each.offset for place, each in found.items()} == places
+    for selection in ([group_id], {group_id: list(places)}):
+        offsets = old.list_consumer_group_offsets(selection)[group_id]
+        assert {place: committed.offset for place, committed in offsets.items()} == places
     assert old.describe_consumer_groups([group_id])[group_id].state == "Empty"
     assert group_id in old.list_groups()
     if release == "2.4":
@@ -148,7 +148,7 @@ def test_configs(old: Admin, release: str) -> None:
         return
     old.create_topics([NewTopic(resource.name, 1, 1)]).check()
     old.alter_configs({resource: {"retention.ms": "7000"}}).check()
-    found = old.describe_configs([resource], include_synonyms=True, include_documentation=True)[resource]
-    assert (found["retention.ms"].value, found["retention.ms"].is_default) == ("7000", False)
+    entries = old.describe_configs([resource], include_synonyms=True, include_documentation=True)[resource]
+    assert (entries["retention.ms"].value, entries["retention.ms"].is_default) == ("7000", False)
     if release != "1.0":  # Apache Kafka 3.9 says of every config that it is no default when asked by version 0
-        assert found["segment.bytes"].is_default
+        assert entries["segment.bytes"].is_default

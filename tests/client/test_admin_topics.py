@@ -18,15 +18,18 @@ def test_a_topic_is_made_described_and_deleted(admin: Admin) -> None:
     name = fresh()
     made = admin.create_topics([NewTopic(name, 3, 1, config={"retention.ms": "1000"})])[name]
     assert (made.num_partitions, made.replication_factor) == (3, 1)
-    (node,) = (each.id for each in admin.describe_cluster().nodes)
+    (node,) = (broker.id for broker in admin.describe_cluster().nodes)
     wait_for(lambda: name in admin.list_topics())
     for key in (name, made.topic_id):
         described = admin.describe_topics([key])[key]
         assert (described.name, described.topic_id, described.internal) == (name, made.topic_id, False)
-        assert [(each.partition, each.leader, each.leader_epoch) for each in described.partitions] == [
-            (index, node, 0) for index in range(3)
-        ]
-        assert all(each.replicas == each.isr == (node,) and each.offline == () for each in described.partitions)
+        assert [
+            (partition.partition, partition.leader, partition.leader_epoch) for partition in described.partitions
+        ] == [(index, node, 0) for index in range(3)]
+        assert all(
+            partition.replicas == partition.isr == (node,) and partition.offline == ()
+            for partition in described.partitions
+        )
     assert name in admin.list_topics()
     again = admin.create_topics([name]).errors[name]
     assert (again.code, again.retriable) == (TOPIC_ALREADY_EXISTS, False)
@@ -40,7 +43,7 @@ def test_many_partitions_come_in_several_answers(admin: Admin) -> None:
     admin.create_topics([NewTopic(name, 7, 1)]).check()
     wait_for(lambda: name in admin.list_topics())
     described = admin.describe_topics([name], partitions_per_answer=3)[name]
-    assert [each.partition for each in described.partitions] == list(range(7))
+    assert [partition.partition for partition in described.partitions] == list(range(7))
     admin.delete_topics([name]).check()
 
 
@@ -62,7 +65,7 @@ def test_partitions_are_added(admin: Admin, topic: str) -> None:
     assert isinstance(results.errors[unknown], UnknownTopic)
     wait_for(lambda: len(admin.list_topics()[topic].leaders) == 5)
     assert admin.create_partitions([NewPartitions(topic, 2)]).errors[topic].code == INVALID_PARTITIONS
-    (node,) = (each.id for each in admin.describe_cluster().nodes)
+    (node,) = (broker.id for broker in admin.describe_cluster().nodes)
     admin.create_partitions([NewPartitions(topic, 6, ((node,),))]).check()
     wait_for(lambda: len(admin.describe_topics([topic])[topic].partitions) == 6)
     assert admin.describe_topics([topic])[topic].partitions[5].replicas == (node,)
@@ -93,8 +96,8 @@ def test_results_say_what_happened_to_each(admin: Admin, topic: str) -> None:
 def test_the_same_on_asyncio(bootstrap_servers: str, topic: str) -> None:
     async def described() -> list[int]:
         async with aio.Admin(bootstrap_servers=bootstrap_servers) as admin:
-            found = await admin.describe_topics([topic])
-            assert found[topic].topic_id != ZERO_UUID
-            return [each.partition for each in found[topic].partitions]
+            descriptions = await admin.describe_topics([topic])
+            assert descriptions[topic].topic_id != ZERO_UUID
+            return [partition.partition for partition in descriptions[topic].partitions]
 
     assert asyncio.run(described()) == [0, 1]

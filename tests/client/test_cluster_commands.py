@@ -20,15 +20,15 @@ from .commands import Commands
 @pytest.fixture
 def node(admin: Admin) -> int:
     """The only broker."""
-    (found,) = admin.describe_cluster().nodes
-    return found.id
+    (broker,) = admin.describe_cluster().nodes
+    return broker.id
 
 
 def test_cluster(commands: Commands, admin: Admin, node: int) -> None:
     assert commands.said("cluster cluster-id") == f"Cluster ID: {admin.describe_cluster().cluster_id}\n"
     host, _, port = commands.bootstrap_servers.rpartition(":")
-    told = commands.said("cluster list-endpoints", "--include-fenced-brokers")
-    assert told == f"ID HOST PORT RACK STATE ENDPOINT_TYPE\n{node} {host} {port} null unfenced broker\n"
+    output = commands.said("cluster list-endpoints", "--include-fenced-brokers")
+    assert output == f"ID HOST PORT RACK STATE ENDPOINT_TYPE\n{node} {host} {port} null unfenced broker\n"
     assert commands.json("cluster list-endpoints")[0]["rack"] is None
     result = commands.run("cluster unregister", "--id", "4711")
     # Ottla has no brokers that register.
@@ -41,12 +41,12 @@ def test_status(commands: Commands, admin: Admin, node: int, topic: str) -> None
     first, titles, row, last = commands.said("status").splitlines()
     assert first == f"cluster {cluster.cluster_id}, controller {cluster.controller}"
     assert titles.split() == ["BROKER", "ADDRESS", "RACK", "STATE", "LEADERS", "REPLICAS", "NOT-IN-SYNC"]
-    found = commands.json("status")
-    partitions = found["partitions"]
+    status = commands.json("status")
+    partitions = status["partitions"]
     assert row.split() == [
         str(node), commands.bootstrap_servers, "-", "running", str(partitions), str(partitions), "0",
     ]  # fmt: skip
-    assert last == f"{found['topics']} topics, {partitions} partitions: 0 under-replicated, 0 without a leader"
+    assert last == f"{status['topics']} topics, {partitions} partitions: 0 under-replicated, 0 without a leader"
     assert topic in admin.list_topics()
     assert partitions == sum(len(part.partitions) for part in admin.describe_topics(list(admin.list_topics())).values())
     assert commands.run("status", "--healthy").exit_code == 0
@@ -79,7 +79,7 @@ def test_versions_of_apis(commands: Commands, node: int) -> None:
 
 def test_features(commands: Commands, node: int) -> None:
     lines = commands.said("features", "describe", "--node-id", str(node)).splitlines()
-    (line,) = [each for each in lines if each.startswith("Feature: metadata.version ")]
+    (line,) = [line for line in lines if line.startswith("Feature: metadata.version ")]
     assert re.fullmatch(
         r"Feature: metadata.version SupportedMinVersion: 3.3-IV3 SupportedMaxVersion: 4.4-IV2 "
         r"FinalizedVersionLevel: 4.4-IV2 Epoch: (\d+|-)",
@@ -104,22 +104,22 @@ def test_features(commands: Commands, node: int) -> None:
 
 
 def test_levels_of_features_by_release() -> None:
-    def said(*words: str) -> str:
+    def output(*words: str) -> str:
         result = CliRunner().invoke(main, ["features", *words])
         assert result.exit_code == 0, result.output
         return result.stdout
 
-    mapping = said("version-mapping", "--release-version", "4.0-IV3").splitlines()
+    mapping = output("version-mapping", "--release-version", "4.0-IV3").splitlines()
     assert mapping[:4] == [
         "metadata.version=25 (4.0-IV3)",
         "kraft.version=1",
         "transaction.version=2",
         "group.version=1",
     ]
-    assert said("version-mapping", "--release-version", "4.1").startswith("metadata.version=27 (4.1)\n")
-    assert said("version-mapping").startswith("metadata.version=33 (4.4-IV2)\n")
+    assert output("version-mapping", "--release-version", "4.1").startswith("metadata.version=27 (4.1)\n")
+    assert output("version-mapping").startswith("metadata.version=33 (4.4-IV2)\n")
     words = ["feature-dependencies", "--feature", "metadata.version=20"]
-    assert said(*words, "--feature", "eligible.leader.replicas.version=1") == (
+    assert output(*words, "--feature", "eligible.leader.replicas.version=1") == (
         "metadata.version=20 (3.8-IV0) has no dependencies.\n"
         "eligible.leader.replicas.version=1 requires:\n    metadata.version=23 (4.0-IV1)\n"
     )
@@ -139,8 +139,8 @@ def test_transactions(commands: Commands, wire: Wire, node: int) -> None:
     )
     words = ["--duration-filter", "600000", "--transactional-id-pattern", f".*{name}"]
     assert commands.json("transactions", "list", *words) == []
-    (found,) = commands.json("transactions", "describe", "--transactional-id", name)
-    assert (found["coordinator_id"], found["transaction_state"], found["topic_partitions"]) == (
+    (transaction,) = commands.json("transactions", "describe", "--transactional-id", name)
+    assert (transaction["coordinator_id"], transaction["transaction_state"], transaction["topic_partitions"]) == (
         node,
         "Ongoing",
         [{"topic": subject.name, "partition": 0}],

@@ -33,7 +33,7 @@ def test_configs_of_a_topic(commands: Commands, topic: str, tmp_path: Path) -> N
     commands.said("configs", "--alter", *where, "--add-config-file", str(file), "--delete-config", "cleanup.policy")
     wait_for(
         lambda: (
-            {each["name"] for each in commands.json("configs", "--describe", *where)[0]["configs"]}
+            {entry["name"] for entry in commands.json("configs", "--describe", *where)[0]["configs"]}
             == {"retention.ms", "segment.ms"}
         )
     )
@@ -42,7 +42,7 @@ def test_configs_of_a_topic(commands: Commands, topic: str, tmp_path: Path) -> N
 
 
 def test_configs_of_brokers(commands: Commands, admin: Admin) -> None:
-    (node,) = (str(each.id) for each in admin.describe_cluster().nodes)
+    (node,) = (str(broker.id) for broker in admin.describe_cluster().nodes)
     assert commands.said("configs", "--alter", "--broker", node, "--add-config", "log.cleaner.backoff.ms=15001") == (
         f"Completed updating config for broker {node}.\n"
     )
@@ -51,9 +51,9 @@ def test_configs_of_brokers(commands: Commands, admin: Admin) -> None:
         "Completed updating default config for brokers in the cluster.\n"
     )
     wait_for(lambda: "15002" in commands.said("configs", "--describe", "--entity-type", "brokers", "--entity-default"))
-    told = commands.said("configs", "--describe", "--entity-type", "brokers")
-    assert f"Dynamic configs for broker {node} are:\n log.cleaner.backoff.ms=15001 sensitive=false" in told
-    assert "Default configs for brokers in the cluster are:\n log.cleaner.backoff.ms=15002 sensitive=false" in told
+    output = commands.said("configs", "--describe", "--entity-type", "brokers")
+    assert f"Dynamic configs for broker {node} are:\n log.cleaner.backoff.ms=15001 sensitive=false" in output
+    assert "Default configs for brokers in the cluster are:\n log.cleaner.backoff.ms=15002 sensitive=false" in output
     for where in (["--broker", node], ["--broker-defaults"]):
         commands.said("configs", "--alter", *where, "--delete-config", "log.cleaner.backoff.ms")
     assert commands.said("configs", "--describe", "--broker-logger", node).startswith(
@@ -86,8 +86,8 @@ def test_quotas_and_credentials(commands: Commands) -> None:
         "configs", "--alter", "--user", user, "--client", "c", "--add-config", "producer_byte_rate=5"
     ) == ("Completed updating config for client c.\n")
     both = ["--entity-type", "users", "--entity-name", user, "--entity-type", "clients", "--entity-name", "c"]
-    told = f"Quota configs for user-principal '{user}', client-id 'c' are producer_byte_rate=5.0\n"
-    wait_for(lambda: commands.said("configs", "--describe", *both) == told)
+    expected = f"Quota configs for user-principal '{user}', client-id 'c' are producer_byte_rate=5.0\n"
+    wait_for(lambda: commands.said("configs", "--describe", *both) == expected)
     default = ["--entity-type", "users", "--entity-name", user, "--entity-type", "clients", "--entity-default"]
     commands.said("configs", "--alter", *default, "--add-config", "consumer_byte_rate=20000000")
     of_default = f"Quota configs for user-principal '{user}', the default client-id are consumer_byte_rate=2.0E7\n"

@@ -48,7 +48,7 @@ def test_ways_to_send(bootstrap_servers: str, words: list[str]) -> None:
 
 def test_keys_and_headers(bootstrap_servers: str, topic: str) -> None:
     properties = ["parse.key=true", "parse.headers=true", "key.separator=|", "null.marker=NULL"]
-    words = [word for each in properties for word in ("--reader-property", each)]
+    words = [word for setting in properties for word in ("--reader-property", setting)]
     lines = "h1:v1,h2:v2\tkey|value\nNULL\tNULL|NULL\n"
     assert produce_lines(bootstrap_servers, topic, lines, *words).exit_code == 0
     shown = everything("print.key=true", "print.headers=true", "key.separator=|", "null.literal=-")
@@ -97,7 +97,7 @@ def test_bytes_are_printed_as_kafkas_class_bytes_prints_them(bootstrap_servers: 
 def test_lines_that_cannot_be_read(
     bootstrap_servers: str, topic: str, properties: list[str], line: str, why: str
 ) -> None:
-    words = [word for each in properties for word in ("--reader-property", each)]
+    words = [word for setting in properties for word in ("--reader-property", setting)]
     good = "k\tv" if "parse.key=true" in properties else "h:x\tv"
     result = produce_lines(bootstrap_servers, topic, f"{good}\n{line}\n", *words)
     assert (result.exit_code, result.stderr) == (1, f"ottla: {why}\n")
@@ -215,7 +215,7 @@ def test_failures_are_one_line(bootstrap_servers: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("servers", "topic", "said"),
+    ("servers", "topic", "message"),
     [
         ("127.0.0.1:1", "t", "broker 127.0.0.1:1: Connection refused"),
         (None, "missing", "topic missing does not exist (asked for since "),
@@ -223,12 +223,12 @@ def test_failures_are_one_line(bootstrap_servers: str) -> None:
     ids=["unreachable broker", "missing topic"],
 )
 def test_what_keeps_records_from_coming_is_on_standard_error(
-    bootstrap_servers: str, servers: str | None, topic: str, said: str
+    bootstrap_servers: str, servers: str | None, topic: str, message: str
 ) -> None:
     """Nothing was printed for 100 s."""
     command = [str(Path(sys.executable).with_name("ottla")), "console-consumer", "--topic", topic]
     command += ["--bootstrap-server", servers or bootstrap_servers, "--timeout-ms", "6000"]
     command += ["--command-property", "allow.auto.create.topics=false"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert said in done.stderr
+    assert message in done.stderr
     assert done.stdout == ""

@@ -33,8 +33,8 @@ def make(bootstrap_servers: str, request: pytest.FixtureRequest) -> Any:
         return made[-1]
 
     yield consumer
-    for each in reversed(made):
-        each.close()
+    for client in reversed(made):
+        client.close()
 
 
 def parts(topic: str, count: int = 2) -> list[TopicPartition]:
@@ -42,22 +42,22 @@ def parts(topic: str, count: int = 2) -> list[TopicPartition]:
 
 
 def take(consumer: Consumer, count: int) -> list[Record]:
-    found: list[Record] = []
-    while len(found) < count:
-        more = consumer.consume(count - len(found), timeout=20)
-        assert more, found
-        found += more
-    return found
+    records: list[Record] = []
+    while len(records) < count:
+        more = consumer.consume(count - len(records), timeout=20)
+        assert more, records
+        records += more
+    return records
 
 
 def settle(consumers: list[Consumer], owned: Callable[[list[list[TopicPartition]]], bool]) -> list[Record]:
     """Poll all of them until they own what they should; what they read meanwhile."""
     records = []
     deadline = time.monotonic() + 30
-    while not owned([each.assignment() for each in consumers]):
-        assert time.monotonic() < deadline, [each.assignment() for each in consumers]
-        for each in consumers:
-            records += each.consume(timeout=0.05)
+    while not owned([consumer.assignment() for consumer in consumers]):
+        assert time.monotonic() < deadline, [consumer.assignment() for consumer in consumers]
+        for consumer in consumers:
+            records += consumer.consume(timeout=0.05)
     return records
 
 
@@ -162,8 +162,8 @@ def test_offsets_by_time(make: Make, topic: str, bootstrap_servers: str) -> None
             producer.produce(topic, str(number), partition=0, timestamp=now - 5000 + 1000 * number)
     first, second = parts(topic)
     consumer = make()
-    found = consumer.offsets_for_times({first: now - 3500, second: now - 3500})
-    assert (found[first].offset, found[first].timestamp, found[second].offset) == (2, now - 3000, -1)
+    offsets = consumer.offsets_for_times({first: now - 3500, second: now - 3500})
+    assert (offsets[first].offset, offsets[first].timestamp, offsets[second].offset) == (2, now - 3000, -1)
     assert consumer.beginning_offsets([first, second]) == {first: 0, second: 0}
     assert consumer.end_offsets([first, second]) == {first: 5, second: 0}
     late = make(auto_offset_reset="by_duration:PT2.5S")
@@ -193,15 +193,15 @@ def test_members_share_and_take_over(make: Make, admin: Admin, produce: Produce,
     admin.create_topics([NewTopic(topic, 4, 1)]).check()
     for index in range(4):
         produce(topic, 50, index)
-    told: list[tuple[str, list[TopicPartition]]] = []
+    events: list[tuple[str, list[TopicPartition]]] = []
     first = make(group_id=group_id, **group)
     first.subscribe(
         [topic],
-        on_assign=lambda partitions: told.append(("+", partitions)),
-        on_revoke=lambda partitions: told.append(("-", partitions)),
+        on_assign=lambda partitions: events.append(("+", partitions)),
+        on_revoke=lambda partitions: events.append(("-", partitions)),
     )
     seen = [(record.partition, record.offset) for record in take(first, 200)]
-    assert told == [("+", parts(topic, 4))]
+    assert events == [("+", parts(topic, 4))]
     second = make(group_id=group_id, **group)
     second.subscribe([topic])
 
@@ -211,7 +211,7 @@ def test_members_share_and_take_over(make: Make, admin: Admin, produce: Produce,
     assert settle([first, second], halved) == []
     kept = first.assignment()
     if group.get("group_protocol") == "consumer" or "cooperative-sticky" in group.values():
-        revoked = [partition for kind, partitions in told if kind == "-" for partition in partitions]
+        revoked = [partition for kind, partitions in events if kind == "-" for partition in partitions]
         assert sorted(revoked) == sorted(set(parts(topic, 4)) - set(kept))
     for index in range(4):
         produce(topic, 5, index)
@@ -226,7 +226,7 @@ def test_members_share_and_take_over(make: Make, admin: Admin, produce: Produce,
     first.close()
     # What was read was committed on the way out.
     after = make(group_id=group_id, **group)
-    assert {part: each.offset for part, each in after.committed(parts(topic, 4)).items()} == dict.fromkeys(
+    assert {part: committed.offset for part, committed in after.committed(parts(topic, 4)).items()} == dict.fromkeys(
         parts(topic, 4), 55
     )
 
@@ -286,18 +286,18 @@ def test_commits(make: Make, topic: str, produce: Produce) -> None:
     take(consumer, 4)
     assert consumer.committed([first, second]) == {}
     assert consumer.commit()[first].offset == 4
-    told: list[tuple[KafkaError | None, dict[TopicPartition, OffsetAndMetadata]]] = []
+    commits: list[tuple[KafkaError | None, dict[TopicPartition, OffsetAndMetadata]]] = []
     arrived = threading.Event()
 
     def report(error: KafkaError | None, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
-        told.append((error, offsets))
+        commits.append((error, offsets))
         arrived.set()
 
     consumer.commit_async({second: OffsetAndMetadata(7, "note")}, report)
     assert arrived.wait(20)
-    assert told == [(None, {second: OffsetAndMetadata(7, "note")})]
-    found = consumer.committed([first, second])
-    assert (found[first].offset, found[second].offset, found[second].metadata) == (4, 7, "note")
+    assert commits == [(None, {second: OffsetAndMetadata(7, "note")})]
+    committed = consumer.committed([first, second])
+    assert (committed[first].offset, committed[second].offset, committed[second].metadata) == (4, 7, "note")
     consumer.close()
     after = make(group_id=group_id)
     after.assign([first])
@@ -311,7 +311,7 @@ def test_automatic_commits(make: Make, topic: str, produce: Produce) -> None:
     consumer.subscribe([topic])
     take(consumer, 6)
     deadline = time.monotonic() + 20
-    while {part: each.offset for part, each in consumer.committed([partition]).items()} != {partition: 6}:
+    while {part: committed.offset for part, committed in consumer.committed([partition]).items()} != {partition: 6}:
         assert time.monotonic() < deadline
         time.sleep(0.06)
         consumer.pause([partition])
@@ -329,8 +329,8 @@ def test_aborted_records_are_not_seen(make: Make, topic: str, bootstrap_servers:
             (producer.commit_transaction if number % 2 else producer.abort_transaction)(30)
     consumer = make(isolation_level=isolation)
     consumer.assign(parts(topic, 1))
-    wanted = [b"1", b"3"] if isolation == "read_committed" else [b"0", b"1", b"2", b"3"]
-    assert [record.value for record in take(consumer, len(wanted))] == wanted
+    expected = [b"1", b"3"] if isolation == "read_committed" else [b"0", b"1", b"2", b"3"]
+    assert [record.value for record in take(consumer, len(expected))] == expected
     assert consumer.poll(0.2) is None
     assert consumer.position(TopicPartition(topic, 0)) == 8
 
@@ -376,26 +376,26 @@ def test_iteration_and_asyncio(make: Make, topic: str, produce: Produce, bootstr
         if len(offsets) == 5:
             break
     assert offsets == list(range(5))
-    told: list[list[TopicPartition]] = []
+    assignments: list[list[TopicPartition]] = []
 
     async def listen(partitions: list[TopicPartition]) -> None:
         await asyncio.sleep(0)
-        told.append(partitions)
+        assignments.append(partitions)
 
     async def read() -> list[int]:
         group = {"group_id": fresh("g"), "auto_offset_reset": "earliest"}
         async with aio.Consumer(bootstrap_servers=bootstrap_servers, **group) as reader:
             reader.subscribe([topic], on_assign=listen)
-            found = []
-            async for each in reader:
-                found.append(each.offset)
-                if len(found) == 5:
+            read_offsets = []
+            async for received in reader:
+                read_offsets.append(received.offset)
+                if len(read_offsets) == 5:
                     break
             assert (await reader.commit())[TopicPartition(topic, 0)].offset == 5
-            return found
+            return read_offsets
 
     assert asyncio.run(read()) == list(range(5))
-    assert told == [parts(topic)]
+    assert assignments == [parts(topic)]
 
 
 @pytest.mark.parametrize("has_position", [True, False])
@@ -483,6 +483,6 @@ def test_silence_loses_the_partitions(
     deadline = time.monotonic() + 20
     while sorted(silent.assignment() + other.assignment()) != parts(topic) or not silent.assignment():
         assert time.monotonic() < deadline
-        for each in (silent, other):
-            each.poll(0.05)
+        for consumer in (silent, other):
+            consumer.poll(0.05)
     assert lost == [parts(topic)]

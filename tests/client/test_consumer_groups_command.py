@@ -37,8 +37,8 @@ def test_list(commands: Commands, group: str) -> None:
 
 
 def test_a_group_without_members(commands: Commands, group: str, topic: str) -> None:
-    told = commands.run("consumer-groups", "--describe", "--group", group)
-    assert told.stderr == f"\nConsumer group '{group}' has no active members.\n"
+    result = commands.run("consumer-groups", "--describe", "--group", group)
+    assert result.stderr == f"\nConsumer group '{group}' has no active members.\n"
     assert commands.said("consumer-groups", "--describe", "--group", group) == (
         "\nGROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID\n"
         f"{group} {topic} 0 2 5 3 - - -\n{group} {topic} 1 0 0 0 - - -\n"
@@ -46,8 +46,8 @@ def test_a_group_without_members(commands: Commands, group: str, topic: str) -> 
     assert f"{group} {topic} 0 - 2 5 3 - - -\n" in commands.said(
         "consumer-groups", "--describe", "--group", group, "--verbose"
     )
-    found = commands.json("consumer-groups", "--describe", "--group", group)
-    assert (found[0]["current_offset"], found[0]["log_end_offset"], found[0]["lag"]) == (2, 5, 3)
+    rows = commands.json("consumer-groups", "--describe", "--group", group)
+    assert (rows[0]["current_offset"], rows[0]["log_end_offset"], rows[0]["lag"]) == (2, 5, 3)
     state = commands.said("consumer-groups", "--describe", "--group", group, "--state")
     assert state.startswith("\nGROUP COORDINATOR (ID) ASSIGNMENT-STRATEGY STATE #MEMBERS\n")
     assert state.endswith(" - Empty 0\n")
@@ -65,12 +65,12 @@ def test_members_of_a_classic_group(commands: Commands, wire: Wire, topic: str) 
     member = Member(wire, group, instance="i1")
     member.join()
     member.sync({member.member_id: encode_assignment({topic: [0, 1]}, NO_TOPICS)})
-    told = commands.said("consumer-groups", "--describe", "--group", group, "--members", "--verbose").splitlines()
-    assert told[1].strip() == (
+    lines = commands.said("consumer-groups", "--describe", "--group", group, "--members", "--verbose").splitlines()
+    assert lines[1].strip() == (
         "GROUP CONSUMER-ID GROUP-INSTANCE-ID HOST CLIENT-ID #PARTITIONS CURRENT-EPOCH CURRENT-ASSIGNMENT TARGET-EPOCH "
         "TARGET-ASSIGNMENT"
     )
-    assert told[2] == f"{group} {member.member_id} i1 /127.0.0.1 conformance 2 - {topic}:0,1 - -"
+    assert lines[2] == f"{group} {member.member_id} i1 /127.0.0.1 conformance 2 - {topic}:0,1 - -"
     offsets = commands.said("consumer-groups", "--describe", "--group", group)
     assert f"{group} {topic} 1 - 0 - {member.member_id} /127.0.0.1 conformance\n" in offsets
     why = commands.refused(
@@ -92,13 +92,13 @@ def test_members_of_a_group_of_the_new_protocol(commands: Commands, wire: Wire) 
     member = Consumer(wire, group)
     member.join(subject.name)
     settle(wire, group, member, until=lambda: member.partitions_of(subject) == {0, 1})
-    told = commands.json("consumer-groups", "--describe", "--group", group, "--members", "--verbose")[0]
-    assert (told["consumer_id"], told["current_assignment"], told["target_assignment"]) == (
+    row = commands.json("consumer-groups", "--describe", "--group", group, "--members", "--verbose")[0]
+    assert (row["consumer_id"], row["current_assignment"], row["target_assignment"]) == (
         member.member_id,
         f"{subject.name}:0,1",
         f"{subject.name}:0,1",
     )
-    assert told["current_epoch"] == told["target_epoch"] == member.epoch
+    assert row["current_epoch"] == row["target_epoch"] == member.epoch
     state = commands.json("consumer-groups", "--describe", "--group", group, "--state", "--verbose")[0]
     assert (state["assignment_strategy"], state["state"], state["members"]) == ("uniform", "Stable", 1)
     assert state["group_epoch"] == state["target_assignment_epoch"]

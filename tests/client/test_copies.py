@@ -42,17 +42,21 @@ def is_named_tuple(value: type) -> bool:
 
 
 CLASSES: Final = list(client_classes())
-TUPLES: Final = [each for each in CLASSES if is_named_tuple(each) and not each.__name__.startswith("_")]
-ENUMS: Final = [each for each in CLASSES if issubclass(each, enum.Enum)]
-ERRORS: Final = [each for each in CLASSES if issubclass(each, KafkaError)]
+TUPLES: Final = [
+    public_class
+    for public_class in CLASSES
+    if is_named_tuple(public_class) and not public_class.__name__.startswith("_")
+]
+ENUMS: Final = [public_class for public_class in CLASSES if issubclass(public_class, enum.Enum)]
+ERRORS: Final = [public_class for public_class in CLASSES if issubclass(public_class, KafkaError)]
 
 
 def samples() -> Iterator[Any]:
     """One object of each class, whose fields differ from each other."""
-    for each in TUPLES:
-        yield tuple.__new__(each, [f"{name}-{number}" for number, name in enumerate(each._fields)])  # type: ignore[attr-defined]
-    for each in ENUMS:
-        yield from each
+    for value_class in TUPLES:
+        yield tuple.__new__(value_class, [f"{name}-{number}" for number, name in enumerate(value_class._fields)])  # type: ignore[attr-defined]
+    for value_class in ENUMS:
+        yield from value_class
     yield from (RECORD, Record(0, -1, None, None), Record(2**60, 0, b"", bytes(100_000)))
     yield Results({"a": 1, ("b", 2): RECORD}, {"c": KafkaError("denied", 29)})
     yield MetricValues({MetricName("g", "n", (("client-id", "x"),)): 1.5})
@@ -63,43 +67,43 @@ def samples() -> Iterator[Any]:
 def test_copies_are_equal(sample: Any) -> None:
     copies = [copy.copy(sample), copy.deepcopy(sample)]
     copies += [pickle.loads(pickle.dumps(sample, protocol)) for protocol in range(pickle.HIGHEST_PROTOCOL + 1)]
-    for each in copies:
-        assert type(each) is type(sample)
-        assert each == sample
-        assert not each != sample  # noqa: SIM202
-        assert repr(each) == repr(sample)
+    for copied in copies:
+        assert type(copied) is type(sample)
+        assert copied == sample
+        assert not copied != sample  # noqa: SIM202
+        assert repr(copied) == repr(sample)
         if type(sample).__hash__ is not None:
-            assert hash(each) == hash(sample)
+            assert hash(copied) == hash(sample)
     assert sample != object()
 
 
 def test_a_copy_of_a_record_has_its_origin_and_headers() -> None:
-    for each in (copy.copy(RECORD), copy.deepcopy(RECORD), pickle.loads(pickle.dumps(RECORD))):
-        assert (each.topic, each.partition, each.timestamp_type, each.leader_epoch, each.delivery_count) == (
+    for copied in (copy.copy(RECORD), copy.deepcopy(RECORD), pickle.loads(pickle.dumps(RECORD))):
+        assert (copied.topic, copied.partition, copied.timestamp_type, copied.leader_epoch, copied.delivery_count) == (
             "t", 3, 1, 7, 2,
         )  # fmt: skip
-        assert each.headers == [("h", b"1"), ("h", None)]
+        assert copied.headers == [("h", b"1"), ("h", None)]
     assert pickle.loads(pickle.dumps(Record(1, 2, None, None))).origin.partition == NOWHERE.partition
 
 
-@pytest.mark.parametrize("error_class", ERRORS, ids=lambda each: each.__name__)
+@pytest.mark.parametrize("error_class", ERRORS, ids=lambda error_class: error_class.__name__)
 def test_errors_keep_their_text_code_and_attributes(error_class: type[KafkaError]) -> None:
     error = error_class("what happened", 6)
     vars(error).update(log_start=10, position=20, diverging=30)
-    for each in (copy.copy(error), copy.deepcopy(error), pickle.loads(pickle.dumps(error))):
-        assert type(each) is error_class
-        assert (str(each), each.code, each.name, each.retriable) == (
+    for copied in (copy.copy(error), copy.deepcopy(error), pickle.loads(pickle.dumps(error))):
+        assert type(copied) is error_class
+        assert (str(copied), copied.code, copied.name, copied.retriable) == (
             "what happened", 6, "NOT_LEADER_OR_FOLLOWER", error.retriable,
         )  # fmt: skip
-        assert vars(each) == {"code": 6, "log_start": 10, "position": 20, "diverging": 30}
-        assert repr(each) == repr(error)
+        assert vars(copied) == {"code": 6, "log_start": 10, "position": 20, "diverging": 30}
+        assert repr(copied) == repr(error)
 
 
 def test_an_unreadable_record_keeps_its_record() -> None:
     error = UnreadableRecord(RECORD, "value", ValueError("no JSON"))
-    for each in (copy.copy(error), copy.deepcopy(error), pickle.loads(pickle.dumps(error))):
-        assert str(each) == str(error)
-        assert each.record == RECORD
+    for copied in (copy.copy(error), copy.deepcopy(error), pickle.loads(pickle.dumps(error))):
+        assert str(copied) == str(error)
+        assert copied.record == RECORD
 
 
 def test_results_with_errors_can_be_compared() -> None:
@@ -117,7 +121,7 @@ def test_what_may_be_subclassed(base: type) -> None:
 
 
 def test_the_tables_have_what_users_get() -> None:
-    names = {each.__name__ for each in (*TUPLES, *ENUMS, *ERRORS)}
+    names = {public_class.__name__ for public_class in (*TUPLES, *ENUMS, *ERRORS)}
     assert {
         "Delivered",
         "TopicPartition",

@@ -38,7 +38,7 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(main, ["dump-log", *words])
 
 
-def said(*words: str) -> list[str]:
+def output_lines(*words: str) -> list[str]:
     result = run(*words)
     assert result.exit_code == 0, result.output
     return result.stdout.splitlines()
@@ -82,7 +82,7 @@ def log_of(data: Path, topic: str) -> str:
 
 def test_batches_and_records(data: Path) -> None:
     path = log_of(data, "t")
-    lines = said("--files", path)
+    lines = output_lines("--files", path)
     assert lines[:2] == [f"Dumping {path}", "Log starting offset: 0"]
     assert lines[2].startswith(
         "baseOffset: 0 lastOffset: 1 count: 2 baseSequence: 0 lastSequence: 1 producerId: 0 producerEpoch: 0 "
@@ -90,30 +90,30 @@ def test_batches_and_records(data: Path) -> None:
     )
     assert lines[2].endswith(" isvalid: true")
     assert len(lines) == 6
-    records = [line.strip() for line in said("--files", path, "--print-data-log") if line.startswith("| ")]
+    records = [line.strip() for line in output_lines("--files", path, "--print-data-log") if line.startswith("| ")]
     assert records[0].endswith(" keySize: 2 valueSize: 2 sequence: 0 headerKeys: [] key: k0 payload: v0")
     assert records[2].endswith(
         " keySize: 4 valueSize: 6 sequence: -1 headerKeys: [] endTxnMarker: COMMIT coordinatorEpoch: 0"
     )
     assert " endTxnMarker: ABORT " in records[5]
-    short = said("--files", path, "--print-data-log", "--skip-record-metadata")
+    short = output_lines("--files", path, "--print-data-log", "--skip-record-metadata")
     assert [line for line in short if line.startswith("|")][:2] == ["| key: k0 payload: v0", "| key: k1 payload: v1"]
     (document,) = json.loads(run("--files", path, "--deep-iteration", "--json").stdout)
-    assert [each["base_offset"] for each in document["entries"]] == [0, 2, 3, 5]
+    assert [entry["base_offset"] for entry in document["entries"]] == [0, 2, 3, 5]
     assert document["entries"][0]["records"][1]["offset"] == 1
-    assert len(said("--files", path, "--max-bytes", "200")) == 4
+    assert len(output_lines("--files", path, "--max-bytes", "200")) == 4
 
 
 def test_indexes_and_producers(data: Path) -> None:
     log = Path(log_of(data, "t"))
     (snapshot,) = log.parent.glob("*.snapshot")
     files = [log.with_suffix(suffix) for suffix in (".index", ".timeindex", ".txnindex")]
-    text = "\n".join(said("--files", ",".join(map(str, [*files, snapshot]))))
+    text = "\n".join(output_lines("--files", ",".join(map(str, [*files, snapshot]))))
     assert "version: 0 producerId: 0 firstOffset: 3 lastOffset: 5 lastStableOffset: 6" in text
     assert "timestamp: " in text
     assert "producerId: 0 producerEpoch: " in text
-    assert f"{files[1]} passed sanity check." in said("--files", str(files[1]), "--index-sanity-check")
-    assert said("--files", str(files[1]), "--verify-index-only") == [f"Dumping {files[1]}"]
+    assert f"{files[1]} passed sanity check." in output_lines("--files", str(files[1]), "--index-sanity-check")
+    assert output_lines("--files", str(files[1]), "--verify-index-only") == [f"Dumping {files[1]}"]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_indexes_and_producers(data: Path) -> None:
     ],
 )
 def test_internal_topics(data: Path, topic: str, option: str, key: str, payload: str) -> None:
-    records = [line for line in said("--files", log_of(data, topic), option) if line.startswith("|")]
+    records = [line for line in output_lines("--files", log_of(data, topic), option) if line.startswith("|")]
     assert any(key in line and " payload: {" in line and payload in line for line in records), records
 
 
@@ -139,10 +139,10 @@ def test_metadata_records() -> None:
 
 def test_records_of_another_topic_than_the_decoder_is_for(data: Path) -> None:
     """As Kafka's tool, but for the texts after "skipping."."""
-    lines = said("--files", log_of(data, "t"), "--transaction-log-decoder", "--skip-record-metadata")
+    lines = output_lines("--files", log_of(data, "t"), "--transaction-log-decoder", "--skip-record-metadata")
     unknown = [f"| key: Unknown record type {0x6B30 + at % 2} at offset {at + at // 2}, skipping." for at in range(4)]
     assert [line for line in lines if line.startswith("|")] == unknown
-    (malformed, *_) = said(
+    (malformed, *_) = output_lines(
         "--files", log_of(data, "__share_group_state"), "--offsets-decoder", "--skip-record-metadata"
     )[3:]
     assert malformed.startswith("| key: Error at offset 0, skipping. ")
@@ -170,19 +170,19 @@ def test_records_without_a_key_are_not_of_an_internal_topic(tmp_path: Path) -> N
 def test_decoders_show_records_and_take_the_first_bytes(tmp_path: Path, decoder: str, value: bytes, shown: str) -> None:
     log = tmp_path / f"{0:020d}.log"
     log.write_bytes(build([Record(0, 1, b"k", value)]))
-    line = said("--files", str(log), "--value-decoder-class", f"org.apache.kafka.tools.api.{decoder}")[-1]
+    line = output_lines("--files", str(log), "--value-decoder-class", f"org.apache.kafka.tools.api.{decoder}")[-1]
     assert line.endswith(f" headerKeys: [] key: k payload: {shown}")
 
 
 def test_records_without_anything_to_show_are_empty_lines(data: Path) -> None:
-    lines = said("--files", log_of(data, "t"), "--deep-iteration", "--skip-record-metadata")
+    lines = output_lines("--files", log_of(data, "t"), "--deep-iteration", "--skip-record-metadata")
     assert [line for line in lines if not line.startswith("baseOffset")][2:] == [""] * 6
 
 
 def test_an_empty_index_is_empty_also_for_the_sanity_check(tmp_path: Path) -> None:
     index = tmp_path / f"{0:020d}.index"
     index.touch()
-    assert said("--files", str(index), "--index-sanity-check") == [f"Dumping {index}", f"{index} is empty."]
+    assert output_lines("--files", str(index), "--index-sanity-check") == [f"Dumping {index}", f"{index} is empty."]
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -191,7 +191,7 @@ def test_messages_of_older_formats(tmp_path: Path, magic: int) -> None:
     log = tmp_path / "00000000000000000010.log"
     old = b"".join(for_old_client(batch(10 + 2 * codec, codec), magic, 0, 1 << 20) for codec in range(4))
     log.write_bytes(old + batch(18, 0))
-    lines = said("--files", str(log))
+    lines = output_lines("--files", str(log))
     kind = "CreateTime" if magic else "NoTimestampType"
     starts = [line.split(" position: ")[0] for line in lines[2:]]
     assert starts[:5] == ["offset: 10", "offset: 11", "offset: 13", "offset: 15", "offset: 17"]
@@ -199,7 +199,7 @@ def test_messages_of_older_formats(tmp_path: Path, magic: int) -> None:
     time, size = (1011, 41) if magic else (-1, 33)
     middle = f" position: {size + 2} {kind}: {time} size: {size} magic: {magic} compresscodec: none crc: "
     assert lines[3].startswith("offset: 11" + middle)
-    deep = said("--files", str(log), "--print-data-log")
+    deep = output_lines("--files", str(log), "--print-data-log")
     stamps = [1010 + n if magic else -1 for n in range(8)]
     shown = [re.sub(r" crc: \d+", "", line) for line in deep if " isValid: " in line]
     assert shown == [
@@ -209,7 +209,7 @@ def test_messages_of_older_formats(tmp_path: Path, magic: int) -> None:
     ]
     assert deep[-2:] == [f"Non-consecutive offsets in {log}", "  -1 is followed by 10"]
     (document,) = json.loads(run("--files", str(log), "--deep-iteration", "--json").stdout)
-    assert [len(each["records"]) for each in document["entries"]] == [1, 1, 2, 2, 2, 2]
+    assert [len(entry["records"]) for entry in document["entries"]] == [1, 1, 2, 2, 2, 2]
     assert document["entries"][2]["codec"] == "gzip"
     index = log.with_suffix(".index")
     index.write_bytes(b"".join(struct.pack(">ii", *pair) for pair in ((1, size + 2), (8, len(old)))))
@@ -276,14 +276,14 @@ def test_remote_segments(tmp_path: Path) -> None:
         ),
         RemoteLogSegmentMetadataSnapshotRecord(segment_id=bytes(range(1, 17)), remote_log_segment_state=2, **body),
     ]
-    values = [encode(each, 0, bytes([1, each.API, 0])) for each in records]
+    values = [encode(record, 0, bytes([1, record.API, 0])) for record in records]
     values += [b"\1\x63\0", encode(records[1], 0, b"\1\1\0")[:-2] + b"\x09\0"]
     log = tmp_path / f"{0:020}.log"
     log.write_bytes(build([Record(n, 1000, None, value) for n, value in enumerate(values)]))
-    lines = said("--files", str(log), "--remote-log-metadata-decoder")
-    told = [line.partition(" payload: ")[2] for line in lines if line.startswith("|")]
+    lines = output_lines("--files", str(log), "--remote-log-metadata-decoder")
+    payloads = [line.partition(" payload: ")[2] for line in lines if line.startswith("|")]
     where = "RemoteLogSegmentId{topicIdPartition=AAECAwQFBgcICQoLDA0ODw:flights-3, id=AQIDBAUGBwgJCgsMDQ4PEA}"
-    assert told == [
+    assert payloads == [
         f"RemoteLogSegmentMetadata{{remoteLogSegmentId={where}, startOffset=5, endOffset=9, brokerId=1, "
         "maxTimestampMs=11, eventTimestampMs=12, segmentLeaderEpochs={0=5, 2=7}, segmentSizeInBytes=100, "
         "customMetadata=Optional[CustomMetadata{3 bytes}], state=COPY_SEGMENT_STARTED, txnIdxEmpty=true}",
@@ -313,7 +313,7 @@ def test_what_is_wrong(data: Path, tmp_path: Path) -> None:
     index.write_bytes((5).to_bytes(8, "big") + (7).to_bytes(4, "big"))
     assert "The following indexed offsets are not found" in run("--files", str(index)).stdout
     (tmp_path / "notes.txt").write_text("x", encoding="utf-8")
-    assert said("--files", str(tmp_path / "notes.txt"))[1] == f"Ignoring unknown file {tmp_path / 'notes.txt'}"
+    assert output_lines("--files", str(tmp_path / "notes.txt"))[1] == f"Ignoring unknown file {tmp_path / 'notes.txt'}"
     absent = run("--files", str(tmp_path / "00000000000000000007.log"))
     assert (absent.exit_code, "No such file" in absent.stderr) == (1, True)
 

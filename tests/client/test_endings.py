@@ -60,10 +60,10 @@ PROGRAM_SECONDS: Final = 20.0
 
 
 def configs(kind: str, bootstrap_servers: str, name: str = "") -> dict[str, str]:
-    given = {"bootstrap.servers": bootstrap_servers}
+    client_configs = {"bootstrap.servers": bootstrap_servers}
     if "transaction" in name:
-        given["transactional.id"] = fresh("x")
-    return given | {"group.id": fresh("g")} if kind.endswith("Consumer") else given
+        client_configs["transactional.id"] = fresh("x")
+    return client_configs | {"group.id": fresh("g")} if kind.endswith("Consumer") else client_configs
 
 
 def methods(client_class: type) -> list[str]:
@@ -75,15 +75,19 @@ def arguments(client_class: type, name: str) -> tuple[Any, ...]:
     if name in ARGUMENTS or not client_class.__name__.startswith("Admin"):
         return ARGUMENTS.get(name, ())
     parameters = list(inspect.signature(getattr(client_class, name)).parameters.values())[1:]
-    return tuple([] for each in parameters if each.default is each.empty and each.kind is each.POSITIONAL_OR_KEYWORD)
+    return tuple(
+        []
+        for parameter in parameters
+        if parameter.default is parameter.empty and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+    )
 
 
 def use(client: Any, name: str) -> Any:
     """Call a method, or read a property. A table for producing needs pyarrow."""
     if name == "produce_arrow":
         return client.produce_arrow(pytest.importorskip("pyarrow").table({"value": ["v"], "topic": ["t"]}))
-    found = getattr(client, name)
-    return found(*arguments(type(client), name)) if callable(found) else found
+    attribute = getattr(client, name)
+    return attribute(*arguments(type(client), name)) if callable(attribute) else attribute
 
 
 BLOCKING: Final = [(kind, name) for kind in KINDS for name in methods(getattr(blocking, kind))]
@@ -161,12 +165,12 @@ WAITS: Final[dict[str, tuple[str, Waiting]]] = {
 
 
 def waiting_client(module: Any, kind: str, bootstrap_servers: str, name: str, topic: str) -> Any:
-    given = configs(kind, bootstrap_servers)
+    client_configs = configs(kind, bootstrap_servers)
     if kind == "Producer":
-        given |= {"linger.ms": "600000", "delivery.timeout.ms": "900000"}
+        client_configs |= {"linger.ms": "600000", "delivery.timeout.ms": "900000"}
         if name != "flush":  # nobody answers there
-            given["bootstrap.servers"] = "127.0.0.1:1"
-    client = getattr(module, kind)(given)
+            client_configs["bootstrap.servers"] = "127.0.0.1:1"
+    client = getattr(module, kind)(client_configs)
     if kind != "Producer":
         client.subscribe([topic])
     return client
@@ -384,11 +388,11 @@ def ignored_warnings() -> Iterator[None]:
 
 
 def sockets() -> int:
-    found = 0
+    count = 0
     for descriptor in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
-            found += os.readlink(f"/proc/self/fd/{descriptor}").startswith("socket:")
-    return found
+            count += os.readlink(f"/proc/self/fd/{descriptor}").startswith("socket:")
+    return count
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts descriptors in /proc")

@@ -87,17 +87,17 @@ def test_groups(commands: Commands, topic: str) -> None:
 def test_transactions(commands: Commands, topic: str) -> None:
     key = encode(TransactionLogKey(transactional_id="payments"), 0, b"\0\0")
     value = encode(TransactionLogValue(producer_id=4, transaction_status=1), 1, b"\0\1")
-    (told,) = Shown(commands, topic, [(key, value)]).by(f"{PACKAGE}.TransactionLogMessageFormatter")
-    assert told["key"] == {"type": 0, "data": {"transactionalId": "payments"}}
-    assert "clientTransactionVersion" not in told["value"]["data"]
+    (record,) = Shown(commands, topic, [(key, value)]).by(f"{PACKAGE}.TransactionLogMessageFormatter")
+    assert record["key"] == {"type": 0, "data": {"transactionalId": "payments"}}
+    assert "clientTransactionVersion" not in record["value"]["data"]
 
 
 def test_share_groups(commands: Commands, topic: str, share_group: str) -> None:
     words = ["--topic", "__share_group_state", "--from-beginning", "--timeout-ms", "800"]
-    said = commands.said(
+    output = commands.said(
         "console-consumer", *words, "--formatter", f"{PACKAGE}.group.share.ShareGroupStateMessageFormatter"
     )
-    keys = [json.loads(line)["key"] for line in said.splitlines()]
+    keys = [json.loads(line)["key"] for line in output.splitlines()]
     assert [key["data"]["partition"] for key in keys if key["data"]["groupId"] == share_group] in ([0, 1], [1, 0])
 
 
@@ -109,7 +109,7 @@ def test_remote_segments(commands: Commands, topic: str) -> None:
         producer.produce(topic, b"odd", None, 0)
     name = "org.apache.kafka.server.log.remote.metadata.storage.serialization.RemoteLogMetadataSerde"
     words = ["--topic", topic, "--partition", "0", "--offset", "earliest", "--formatter"]
-    said = commands.said(
+    output = commands.said(
         "console-consumer",
         *words,
         f"{name}$RemoteLogMetadataFormatter",
@@ -117,7 +117,7 @@ def test_remote_segments(commands: Commands, topic: str) -> None:
         "--max-messages",
         "2",
     )
-    assert said == (
+    assert output == (
         "partition: 0, offset: 0, value: RemotePartitionDeleteMetadata{topicPartition=AAECAwQFBgcICQoLDA0ODw:flights-3, "
         "state=DELETE_PARTITION_MARKED, eventTimestampMs=14, brokerId=2}\n"
     )
@@ -130,15 +130,15 @@ def test_names_before_kafka_4(commands: Commands, topic: str) -> None:
     words = ["--topic", topic, "--partition", "0", "--offset", "0", "--max-messages", "1", "--formatter"]
     result = commands.run("console-consumer", *words, old)
     assert json.loads(result.stdout) == {"key": OFFSET_TOLD, "value": None}
-    told = f"{old} is deprecated. Use {PACKAGE}.OffsetsMessageFormatter instead."
-    assert result.stderr.splitlines()[0] == told
+    warning = f"{old} is deprecated. Use {PACKAGE}.OffsetsMessageFormatter instead."
+    assert result.stderr.splitlines()[0] == warning
 
 
 def test_committed_offsets(commands: Commands, topic: str, admin: Admin) -> None:
     group = fresh("g")
     admin.alter_consumer_group_offsets(group, {TopicPartition(topic, 1): 3})
     words = ["--topic", "__consumer_offsets", "--from-beginning", "--timeout-ms", "800"]
-    said = commands.said("console-consumer", *words, "--formatter", "OffsetsMessageFormatter")
-    (told,) = [each for each in map(json.loads, said.splitlines()) if each["key"]["data"]["group"] == group]
-    assert told["key"]["data"] == {"group": group, "topic": topic, "partition": 1}
-    assert (told["value"]["version"] >= 3, told["value"]["data"]["offset"]) == (True, 3)
+    output = commands.said("console-consumer", *words, "--formatter", "OffsetsMessageFormatter")
+    (record,) = [record for record in map(json.loads, output.splitlines()) if record["key"]["data"]["group"] == group]
+    assert record["key"]["data"] == {"group": group, "topic": topic, "partition": 1}
+    assert (record["value"]["version"] >= 3, record["value"]["data"]["offset"]) == (True, 3)

@@ -33,8 +33,8 @@ def test_a_leader_that_refuses_for_a_while(kafka: Kafka, api: str, error: str) -
     fault = kafka.fail(api, 2, error=error)
     with Consumer(bootstrap_servers=kafka.bootstrap_servers, auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition("t", 0)])
-        found = [record.value for _ in range(20) if (record := consumer.poll(10)) is not None]
-    assert found == [b"%d" % number for number in range(20)]
+        values = [record.value for _ in range(20) if (record := consumer.poll(10)) is not None]
+    assert values == [b"%d" % number for number in range(20)]
     assert fault.left == 0
 
 

@@ -21,16 +21,18 @@ def test_the_quorum_has_a_leader_among_its_voters(admin: Admin) -> None:
 
 
 def test_status(commands: Commands, admin: Admin) -> None:
-    said = commands.said("metadata-quorum", "describe", "--status")
-    titles = [line.split(":")[0] for line in said.splitlines()]
+    output = commands.said("metadata-quorum", "describe", "--status")
+    titles = [line.split(":")[0] for line in output.splitlines()]
     assert titles == [
         *("ClusterId", "LeaderId", "LeaderEpoch", "HighWatermark", "MaxFollowerLag", "MaxFollowerLagTimeMs"),
         *("CurrentVoters", "CurrentObservers"),
     ]
     quorum = admin.describe_metadata_quorum()
-    assert f"\nLeaderId: {quorum.leader_id}\n" in said
+    assert f"\nLeaderId: {quorum.leader_id}\n" in output
     ((listener, host, port),) = quorum.endpoints[quorum.leader_id]
-    voters = json.loads(next(line for line in said.splitlines() if line.startswith("CurrentVoters")).partition(":")[2])
+    voters = json.loads(
+        next(line for line in output.splitlines() if line.startswith("CurrentVoters")).partition(":")[2]
+    )
     assert voters == [{"id": quorum.leader_id, "endpoints": [f"{listener}://{host}:{port}"]}]
     assert commands.json("metadata-quorum", "describe", "--status")["CurrentVoters"] == voters
 

@@ -152,5 +152,5 @@ def test_the_metrics_of_several_clients_have_their_client_ids(bootstrap_servers:
     ):
         observe(first, collection.provider)
         observe(second, collection.provider)
-        found = {dict(labels)["client_id"] for metric, labels in collection.collect() if metric == name}
-    assert found == {"one", "two"}
+        client_ids = {dict(labels)["client_id"] for metric, labels in collection.collect() if metric == name}
+    assert client_ids == {"one", "two"}

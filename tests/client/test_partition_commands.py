@@ -22,8 +22,8 @@ def written(path: Path, key: str, *rows: dict[str, Any]) -> str:
 @pytest.fixture
 def node(admin: Admin) -> int:
     """The only broker."""
-    (found,) = admin.describe_cluster().nodes
-    return found.id
+    (broker,) = admin.describe_cluster().nodes
+    return broker.id
 
 
 def test_get_offsets(commands: Commands, topic: str, produce: Produce) -> None:
@@ -78,7 +78,7 @@ def test_log_dirs(commands: Commands, topic: str, produce: Produce, node: int) -
     (broker,) = json.loads(lines[2])["brokers"]
     (directory,) = broker["logDirs"]
     assert (broker["broker"], directory["error"]) == (node, None)
-    assert [each["partition"] for each in directory["partitions"]] == [f"{topic}-0", f"{topic}-1"]
+    assert [partition["partition"] for partition in directory["partitions"]] == [f"{topic}-0", f"{topic}-1"]
     assert directory["partitions"][0]["size"] > 60
     assert commands.json("log-dirs", "--describe", "--broker-list", str(node))["version"] == 1
     assert (
@@ -99,16 +99,16 @@ def test_leader_election(commands: Commands, topic: str, tmp_path: Path) -> None
     assert result.stderr.splitlines()[1:] == ["ottla: 1 replica(s) could not be elected"]
     assert f"Valid replica already elected for partitions {topic}-1\n" in result.stdout
     assert "leader election (PREFERRED) for partition: no-such-topic-0: " in result.stdout
-    found = commands.json("leader-election", "--election-type", "preferred", *place)
-    assert found == {"elected": [], "not_needed": [{"topic": topic, "partition": 0}], "failed": []}
+    outcome = commands.json("leader-election", "--election-type", "preferred", *place)
+    assert outcome == {"elected": [], "not_needed": [{"topic": topic, "partition": 0}], "failed": []}
 
 
 def test_reassign_partitions(commands: Commands, topic: str, node: int, tmp_path: Path) -> None:
     topics = written(tmp_path / "topics.json", "topics", {"topic": topic})
-    told = commands.said(
+    output = commands.said(
         "reassign-partitions", "--generate", "--topics-to-move-json-file", topics, "--broker-list", str(node)
     )
-    title, current, _, other, proposed = told.splitlines()
+    title, current, _, other, proposed = output.splitlines()
     assert (title, other) == (
         "Current partition replica assignment",
         "Proposed partition reassignment configuration",

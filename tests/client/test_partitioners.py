@@ -39,17 +39,17 @@ def test_as_librdkafka(bootstrap_servers: str, admin: Admin, name: str) -> None:
 
     config = {"bootstrap.servers": bootstrap_servers, "partitioner": name, "log_level": 2}
     client = RdProducer(config)
-    wanted = keys()
+    sent = keys()
     if name.startswith("consistent"):
-        wanted = wanted[1:]  # confluent-kafka sends an empty key as none, which librdkafka's consistent ones take apart
-    for key in wanted:
+        sent = sent[1:]  # confluent-kafka sends an empty key as none, which librdkafka's consistent ones take apart
+    for key in sent:
         client.produce(topic, b"", key, on_delivery=report)
         client.poll(0)
     assert client.flush(30) == 0
     choose = partitioner(name, SystemRandom(), 16_384)
     buffers = TopicBuffers(topic, PARTITIONS)
-    ours = {key: choose(buffers, key) for key in wanted}
-    different = {key: (ours[key], theirs[key]) for key in wanted if key and ours[key] != theirs[key]}
+    ours = {key: choose(buffers, key) for key in sent}
+    different = {key: (ours[key], theirs[key]) for key in sent if key and ours[key] != theirs[key]}
     assert different == {}
 
 

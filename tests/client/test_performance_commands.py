@@ -22,10 +22,10 @@ def records_in(bootstrap_servers: str, topic: str, isolation: str = "read_uncomm
     with Consumer(bootstrap_servers=bootstrap_servers, isolation_level=isolation) as consumer:
         consumer.assign([TopicPartition(topic, index) for index in range(2)])
         consumer.seek_to_beginning()
-        found = []
+        values = []
         while records := consumer.consume(1000, timeout=0.7):
-            found += [each.value for each in records]
-        return found
+            values += [record.value for record in records]
+        return values
 
 
 SUMMARY = (
@@ -219,8 +219,11 @@ def test_end_to_end(bootstrap_servers: str) -> None:
     ],
 )
 def test_wrong_usage(bootstrap_servers: str, command: str, words: list[str], why: str) -> None:
-    given = {"producer-perf-test": ["--num-records", "10", "--throughput", "-1"], "e2e-latency": ["--num-records", "1"]}
-    result = run(bootstrap_servers, command, "--topic", "t", *given.get(command, []), *words)
+    required_options = {
+        "producer-perf-test": ["--num-records", "10", "--throughput", "-1"],
+        "e2e-latency": ["--num-records", "1"],
+    }
+    result = run(bootstrap_servers, command, "--topic", "t", *required_options.get(command, []), *words)
     assert result.exit_code == 2
     assert why in result.stderr
 

@@ -68,8 +68,8 @@ def test_texts_and_bytes_of_any_kind(producer: Producer, topic: str, read: Read,
     column = pa.array(texts, pa.string()).cast(kind) if kind != pa.string_view() else pa.array(texts, kind)
     producer.produce_arrow(pa.table({"key": column, "value": column}).slice(1), topic, partition=0)
     producer.flush(10)
-    wanted = [None if text is None else text.encode() for text in texts[1:]]
-    assert [(record.key, record.value) for record in read(topic, 4)] == [(each, each) for each in wanted]
+    expected = [None if text is None else text.encode() for text in texts[1:]]
+    assert [(record.key, record.value) for record in read(topic, 4)] == [(value, value) for value in expected]
 
 
 MOMENT = datetime.datetime(2024, 5, 6, 7, 8, 9, 123000, datetime.UTC)
@@ -130,9 +130,9 @@ def test_every_partitioner_takes_rows_where_it_takes_records(
             producer.produce(topic, "single", key=str(number))
         producer.flush(10)
         producer.produce_arrow(pa.table({"key": [str(number) for number in range(50)], "value": ["row"] * 50}), topic)
-    found = read(topic, 100)
+    records = read(topic, 100)
     places = [
-        {record.key: record.partition for record in found if record.value == kind} for kind in (b"single", b"row")
+        {record.key: record.partition for record in records if record.value == kind} for kind in (b"single", b"row")
     ]
     assert places[0] == places[1]
 
@@ -189,10 +189,10 @@ def test_a_table_comes_back_as_it_went(producer: Producer, topic: str, bootstrap
     producer.produce_arrow(table, topic, partition=0).result(10)
     with Consumer(bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition(topic, 0)])
-        found = consumer.poll_arrow(10)
-        assert found is not None
-        assert found.select(["key", "value"]).equals(table)
-        producer.produce_arrow(found, partition=1).result(10)  # its columns topic and partition say where
+        received = consumer.poll_arrow(10)
+        assert received is not None
+        assert received.select(["key", "value"]).equals(table)
+        producer.produce_arrow(received, partition=1).result(10)  # its columns topic and partition say where
 
 
 def test_what_cannot_be(producer: Producer, topic: str) -> None:
@@ -296,8 +296,8 @@ def test_transactions(bootstrap_servers: str, admin: Admin, topic: str, read: Re
             producer.commit_transaction(30)
         assert isinstance(future.exception(1), RecordTooLarge)
         producer.abort_transaction(30)
-    wanted = [b"0"] * 1000 + [b"2"] * 1000 + [b"0"] * 2000 + [b"2"] * 2000
-    assert [record.value for record in read(topic, 6000, isolation_level="read_committed")] == wanted
+    expected = [b"0"] * 1000 + [b"2"] * 1000 + [b"0"] * 2000 + [b"2"] * 2000
+    assert [record.value for record in read(topic, 6000, isolation_level="read_committed")] == expected
 
 
 def test_asyncio(bootstrap_servers: str, topic: str, read: Read) -> None:

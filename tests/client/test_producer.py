@@ -43,10 +43,10 @@ def test_everything_of_a_record_arrives(producer: Producer, topic: str, read: Re
 
 
 def test_reports_come_from_poll_and_flush_in_the_callers_thread(producer: Producer, topic: str) -> None:
-    told: list[tuple[KafkaError | None, Delivered | None, str]] = []
+    reports: list[tuple[KafkaError | None, Delivered | None, str]] = []
 
     def report(error: KafkaError | None, delivered: Delivered | None) -> None:
-        told.append((error, delivered, threading.current_thread().name))
+        reports.append((error, delivered, threading.current_thread().name))
 
     for number in range(3):
         producer.produce(topic, str(number), partition=0, on_delivery=report, timestamp=number)
@@ -54,7 +54,7 @@ def test_reports_come_from_poll_and_flush_in_the_callers_thread(producer: Produc
     assert producer.flush(10) == 0
     assert len(producer) == 0
     here = threading.current_thread().name
-    assert told == [(None, Delivered(topic, 0, number, number), here) for number in range(3)]
+    assert reports == [(None, Delivered(topic, 0, number, number), here) for number in range(3)]
     producer.produce(topic, "x", partition=0, on_delivery=report)
     assert producer.poll(10) == 1
 
@@ -111,8 +111,8 @@ def test_keys_decide_and_others_fill_batches(producer: Producer, topic: str, rea
     for record in records:
         places.setdefault(record.key, set()).add(record.partition)
     free = places.pop(None)
-    assert all(len(found) == 1 for found in places.values())
-    assert {next(iter(found)) for found in places.values()} == {0, 1}
+    assert all(len(partitions) == 1 for partitions in places.values())
+    assert {next(iter(partitions)) for partitions in places.values()} == {0, 1}
     assert len(free) == 1  # a batch's worth sticks to a partition
 
 
@@ -136,9 +136,9 @@ def test_many_threads(producer: Producer, topic: str, read: Read) -> None:
     for thread in threads:
         thread.join()
     assert producer.flush(30) == 0
-    found = [tuple(map(int, (record.value or b"").split())) for record in read(topic, 2000)]
+    pairs = [tuple(map(int, (record.value or b"").split())) for record in read(topic, 2000)]
     for mark in range(4):
-        assert [number for its, number in found if its == mark] == list(range(500))
+        assert [number for its, number in pairs if its == mark] == list(range(500))
 
 
 def test_what_cannot_be(producer: Producer, topic: str, bootstrap_servers: str) -> None:
@@ -262,8 +262,10 @@ def test_offsets_go_with_the_transaction(bootstrap_servers: str, topic: str) -> 
             producer.begin_transaction()
             producer.send_offsets_to_transaction({partition: offset}, GroupMetadata(group))
             ends(30)
-            found = consumer.committed([partition])
-            assert {part: each.offset for part, each in found.items()} == ({partition: 7} if offset == 7 else {})
+            offsets = consumer.committed([partition])
+            assert {part: committed.offset for part, committed in offsets.items()} == (
+                {partition: 7} if offset == 7 else {}
+            )
 
 
 def test_a_zombie_is_fenced(bootstrap_servers: str, topic: str, read: Read) -> None:
@@ -325,7 +327,7 @@ def test_nobody_answers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ({"value": 5}, "value must be bytes, str or None, not int"),
         ({"value": b"v", "key": 1.5}, "key must be bytes, str or None, not float"),
@@ -340,13 +342,13 @@ def test_nobody_answers() -> None:
         ({"value": b"v", "headers": b"name"}, "headers must be a mapping, pairs or None, not bytes"),
     ],
 )
-def test_an_argument_of_another_type_is_named(bootstrap_servers: str, arguments: dict[str, Any], said: str) -> None:
+def test_an_argument_of_another_type_is_named(bootstrap_servers: str, arguments: dict[str, Any], message: str) -> None:
     """`produce("t", 5)` was answered with "bytes or None object expected; got int"."""
     with Producer(bootstrap_servers=bootstrap_servers) as producer:
         for _ in range(2):  # of a topic that is not known yet, and of one that is
             with pytest.raises(TypeError) as raised:
                 producer.produce(**{"topic": "types", **arguments})
-            assert str(raised.value) == said
+            assert str(raised.value) == message
             producer.produce("types", b"fine")
 
 

@@ -97,8 +97,8 @@ def configs_of(command: click.Command, configs: Callable[[dict[str, Any]], dict[
     """The configs of a console command's client, as --profile dev and these words make them."""
     seen: list[dict[str, Any]] = []
 
-    def run(bootstrap_server: str | None, **given: Any) -> None:
-        seen.append(client_configs(bootstrap_server, None, **configs(given)))
+    def run(bootstrap_server: str | None, **options: Any) -> None:
+        seen.append(client_configs(bootstrap_server, None, **configs(options)))
 
     probe = click.Command(command.name, params=command.params, callback=run)
     result = CliRunner().invoke(probe, ["--profile", "dev", "--bootstrap-server", "x:1", "--topic", "t", *words])
@@ -172,8 +172,8 @@ def test_a_command_that_changes_something_says_in_which_cluster(
     assert ottla("topics", "--profile", "dev", "--create", "--topic", name).stderr == line
     assert ottla("topics", "--profile", "dev", "--describe", "--topic", name).stderr == ""
     assert ottla("topics", "--profile", "dev", "--delete", "--topic", name).stderr == line
-    given = f"Changing the cluster at {bootstrap_servers} (--bootstrap-server)\n"
-    assert commands.run("consumer-groups", "--delete", "--group", "absent").stderr.startswith(given)
+    notice = f"Changing the cluster at {bootstrap_servers} (--bootstrap-server)\n"
+    assert commands.run("consumer-groups", "--delete", "--group", "absent").stderr.startswith(notice)
     words = ["--group", name, "--topic", "absent", "--reset-offsets", "--to-earliest"]
     assert "Changing" not in commands.run("consumer-groups", *words, "--dry-run").stderr
 
@@ -183,14 +183,14 @@ def test_the_address_of_clients_does_not_stop_the_broker() -> None:
 
 
 def every_command(group: click.Group, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], click.Command]]:
-    found: list[tuple[tuple[str, ...], click.Command]] = []
+    commands: list[tuple[tuple[str, ...], click.Command]] = []
     for name in group.list_commands(click.Context(group)):
         command = group.get_command(click.Context(group), name)
         assert command is not None
-        found.append(((*path, name), command))
+        commands.append(((*path, name), command))
         if isinstance(command, click.Group):
-            found += every_command(command, (*path, name))
-    return found
+            commands += every_command(command, (*path, name))
+    return commands
 
 
 def test_every_command_with_an_address_has_profiles() -> None:

@@ -118,10 +118,10 @@ def test_values_are_json_if_the_first_hundred_are(
         with_key = field == "key"
         for value in values:
             send(name, None if with_key else value, key=value if with_key else None)
-        found = rows(f'SELECT {field}, typeof({field}), raw_{field} FROM {{t}} ORDER BY "offset"', name)
-        assert [value for value, _, _ in found] == shown
-        assert {kind for _, kind, _ in found} == {kind}
-        assert [raw for _, _, raw in found] == [v.encode() if isinstance(v, str) else v for v in values]
+        results = rows(f'SELECT {field}, typeof({field}), raw_{field} FROM {{t}} ORDER BY "offset"', name)
+        assert [value for value, _, _ in results] == shown
+        assert {kind for _, kind, _ in results} == {kind}
+        assert [raw for _, _, raw in results] == [v.encode() if isinstance(v, str) else v for v in values]
 
 
 def test_the_first_hundred_values_are_those_of_all_partitions(rows: Sql, send: Any, topic: str) -> None:
@@ -211,12 +211,12 @@ def test_topics_join_each_other_and_files(rows: Sql, send: Any, topic: str, tmp_
     send(topic, '{"who": 1}', '{"who": 2}')
     send(other, "one", key="1")
     names.write_text("id,name\n2,two\n")
-    found = rows(
+    joined = rows(
         f"SELECT o.value, n.name FROM {{t}} t LEFT JOIN \"{other}\" o ON o.key::INT = (t.value->>'who')::INT "
         f"LEFT JOIN '{names}' n ON n.id = (t.value->>'who')::INT ORDER BY t.\"offset\"",
         topic,
     )
-    assert found == [("one", None), (None, "two")]
+    assert joined == [("one", None), (None, "two")]
 
 
 def test_names_of_topics_ignore_case_like_other_identifiers(rows: Sql, send: Any, admin: Admin) -> None:
@@ -259,8 +259,8 @@ def test_values_with_a_schema_are_unpacked(bootstrap_servers: str, topic: str, t
 
 def test_a_registry_that_does_not_answer_is_an_error(commands: Commands, topic: str, send: Any) -> None:
     send(topic, b"\0\0\0\0\1rest")
-    said = commands.refused("query", f'FROM "{topic}"', "--schema-registry", "http://127.0.0.1:1")
-    assert "127.0.0.1:1" in said
+    message = commands.refused("query", f'FROM "{topic}"', "--schema-registry", "http://127.0.0.1:1")
+    assert "127.0.0.1:1" in message
 
 
 def test_a_result_is_written_in_each_format(commands: Commands, topic: str, send: Any, tmp_path: Path) -> None:
@@ -295,15 +295,17 @@ def test_a_query_that_fails_leaves_the_file_as_it_was(
     file = tmp_path / "result.csv"
     file.write_text("before")
     for form in ("csv", "json", "parquet"):
-        said = commands.refused("query", f'SELECT value::INT FROM "{topic}"', "--output", str(file), "--format", form)
-        assert said.startswith("Conversion Error")
+        message = commands.refused(
+            "query", f'SELECT value::INT FROM "{topic}"', "--output", str(file), "--format", form
+        )
+        assert message.startswith("Conversion Error")
     assert file.read_text() == "before"
     assert os.listdir(tmp_path) == ["result.csv"]
     assert "No such file" in commands.refused("query", "SELECT 1", "--output", str(tmp_path / "no" / "x.csv"))
 
 
 @pytest.mark.parametrize(
-    ("statement", "said"),
+    ("statement", "message"),
     [
         ("SELECT offset FROM {t}", 'write "offset", in double quotes'),
         ("SELECT value FROM {t} WHERE offset > 3", 'write "offset", in double quotes'),
@@ -318,8 +320,8 @@ def test_a_query_that_fails_leaves_the_file_as_it_was(
         ("SELECT error('boom')", "boom"),
     ],
 )
-def test_an_error_is_one_line(commands: Commands, topic: str, statement: str, said: str) -> None:
-    assert said in commands.refused("query", statement.format(t=f'"{topic}"'))
+def test_an_error_is_one_line(commands: Commands, topic: str, statement: str, message: str) -> None:
+    assert message in commands.refused("query", statement.format(t=f'"{topic}"'))
 
 
 def test_options_that_contradict_each_other_are_refused(commands: Commands) -> None:
@@ -344,8 +346,8 @@ def test_a_session_keeps_tables_and_reads_topics_again(rows: Sql, send: Any, top
 def test_more_than_the_memory_limit_goes_to_temporary_files_or_is_an_error(commands: Commands) -> None:
     big = "SELECT count(*) FROM (SELECT md5(range::VARCHAR) m FROM range(3000000) ORDER BY m OFFSET 1)"
     assert commands.said("query", big, "--memory-limit", "60MB").split()[-1] == "2999999"
-    said = commands.refused("query", "SELECT len(list(range)) FROM range(100000000)", "--memory-limit", "60MB")
-    assert said.startswith("Out of Memory Error")
+    message = commands.refused("query", "SELECT len(list(range)) FROM range(100000000)", "--memory-limit", "60MB")
+    assert message.startswith("Out of Memory Error")
 
 
 def test_deleted_records_are_left_out(session: Any, admin: Admin, topic: str, produce: Produce) -> None:

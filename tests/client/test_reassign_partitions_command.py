@@ -74,10 +74,10 @@ def throttled(cluster: KafkaCluster) -> dict[str, str | None]:
     """Return the throttled replicas of the topic, and the rates of broker 1."""
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
         resources = [ConfigResource(ResourceType.TOPIC, TOPIC), ConfigResource(ResourceType.BROKER, "1")]
-        found = admin.describe_configs(resources).check()
+        configs = admin.describe_configs(resources).check()
     return {
         name.replace(".replication.throttled", ""): entry.value
-        for entries in found.values()
+        for entries in configs.values()
         for name, entry in entries.items()
         if "replication.throttled" in name and not entry.is_default
     }
@@ -134,9 +134,9 @@ def test_a_second_plan_keeps_the_throttles_of_the_first(cluster: KafkaCluster, t
     first, second = tool.plan((0, [2, 3])), tool.plan((1, [3, 1]))
     tool.reassign("execute", first, "--throttle", SLOW)
     tool.reassign("execute", second, "--additional", "--throttle", SLOW)
-    found = throttled(cluster)
-    assert sorted((found["leader.replicas"] or "").split(",")) == ["0:1", "0:2", "1:2", "1:3"]
-    assert sorted((found["follower.replicas"] or "").split(",")) == ["0:3", "1:1"]
+    throttles = throttled(cluster)
+    assert sorted((throttles["leader.replicas"] or "").split(",")) == ["0:1", "0:2", "1:2", "1:3"]
+    assert sorted((throttles["follower.replicas"] or "").split(",")) == ["0:3", "1:1"]
     assert len(tool.run("reassign-partitions", "--list")) == 3
     tool.reassign("cancel", first, "--preserve-throttles")
     text = "There is no active reassignment of partition orders-0, but replica set is 2,1 rather than 2,3."

@@ -46,12 +46,12 @@ def read(servers: str, topic: str, count: int, **configs: Any) -> list[bytes | N
     """The first values of partition 0."""
     with Consumer(bootstrap_servers=servers, auto_offset_reset="earliest", **configs) as consumer:
         consumer.assign([TopicPartition(topic, 0)])
-        found: list[bytes | None] = []
-        while len(found) < count:
-            more = consumer.consume(count - len(found), timeout=5)
-            assert more, found
-            found += [record.value for record in more]
-    return found
+        values: list[bytes | None] = []
+        while len(values) < count:
+            more = consumer.consume(count - len(values), timeout=5)
+            assert more, values
+            values += [record.value for record in more]
+    return values
 
 
 def test_records_there_and_back(kafka: Kafka, servers: str, release: str) -> None:
@@ -64,7 +64,7 @@ def test_records_there_and_back(kafka: Kafka, servers: str, release: str) -> Non
                 producer.produce(topic, value, key="k", timestamp=1234, headers=headers)
             assert producer.flush(10) == 0
     assert read(servers, topic, 200) == values * 2
-    [record] = [each for each in kafka.records(topic) if each.offset == 150]
+    [record] = [record for record in kafka.records(topic) if record.offset == 150]
     assert (record.key, record.timestamp) == (b"k", 1234)
     assert record.headers == ([("h", b"x")] if headers else [])
 
@@ -81,13 +81,15 @@ def test_a_group_shares_and_commits(kafka: Kafka, servers: str, release: str) ->
         with Consumer(group_protocol=protocol, **configs) as consumer:
             consumer.subscribe([topic])
             if protocol == protocols[0]:
-                found = consumer.consume(2, timeout=10)
-                assert sorted(record.value or b"" for record in found) == [b"0", b"1"]
+                records = consumer.consume(2, timeout=10)
+                assert sorted(record.value or b"" for record in records) == [b"0", b"1"]
                 consumer.commit()
             else:
                 assert consumer.consume(1, timeout=0.3) == []
             places = [TopicPartition(topic, index) for index in (0, 1)]
-            assert {part: each.offset for part, each in consumer.committed(places).items()} == dict.fromkeys(places, 1)
+            assert {part: committed.offset for part, committed in consumer.committed(places).items()} == dict.fromkeys(
+                places, 1
+            )
 
 
 def test_transactions(kafka: Kafka, servers: str, release: str) -> None:

@@ -56,12 +56,12 @@ def test_orders_go_through_a_topic_as_objects(bootstrap_servers: str, topic: str
             first: Any = consumer.poll(20)
             assert first is not None
             assert (first.topic, first.partition, first.offset, first.value) == (topic, 0, 0, {"id": 0})
-            found: list[Any] = [first]
-            while len(found) < 6:
-                found += consumer.consume(6 - len(found), 20)
-        assert [record.value for record in found] == [{"id": number} for number in range(5)] + [None]
+            records: list[Any] = [first]
+            while len(records) < 6:
+                records += consumer.consume(6 - len(records), 20)
+        assert [record.value for record in records] == [{"id": number} for number in range(5)] + [None]
         whos = ["ada", "ada", "ada", "bob", None, "eve"]
-        assert [record.key and record.key["who"] for record in found] == whos
+        assert [record.key and record.key["who"] for record in records] == whos
         # Another client reads them by the same registry.
         settings = {
             "bootstrap.servers": bootstrap_servers,
@@ -77,7 +77,7 @@ def test_orders_go_through_a_topic_as_objects(bootstrap_servers: str, topic: str
             assert message is not None
             theirs.append(message.value())
         other.close()
-        assert theirs == [record.value for record in found]
+        assert theirs == [record.value for record in records]
 
 
 def test_a_record_that_cannot_be_read_is_named_and_the_next_poll_goes_on(
@@ -95,16 +95,16 @@ def test_a_record_that_cannot_be_read_is_named_and_the_next_poll_goes_on(
     ) as consumer:
         partition = TopicPartition(topic, 0)
         consumer.assign([partition])
-        found: list[Any] = []
-        while len(found) < 2:  # the readable ones before it are not lost
-            found += consumer.consume(10, 20)
+        records: list[Any] = []
+        while len(records) < 2:  # the readable ones before it are not lost
+            records += consumer.consume(10, 20)
         with pytest.raises(
             UnreadableRecord, match=rf"^{topic}-0, offset 2: value cannot be read: first byte 110"
         ) as bad:
             consumer.consume(10, 20)
         assert bad.value.record.value == b"no frame"
-        found += consumer.consume(1, 20)
-        assert [record.value["id"] for record in found] == [0, 1, 2]
+        records += consumer.consume(1, 20)
+        assert [record.value["id"] for record in records] == [0, 1, 2]
         consumer.seek(partition, 2)
         with pytest.raises(UnreadableRecord):
             consumer.poll(20)
@@ -134,10 +134,10 @@ def test_objects_on_asyncio(bootstrap_servers: str, topic: str, tmp_path: Path) 
         ) as consumer:
             consumer.assign([TopicPartition(topic, 0)])
             first = await consumer.poll(20)
-            found: list[Any] = [first]
-            while len(found) < 3:
-                found += await consumer.consume(3 - len(found), 20)
-            return [record.value for record in found]
+            records: list[Any] = [first]
+            while len(records) < 3:
+                records += await consumer.consume(3 - len(records), 20)
+            return [record.value for record in records]
 
     assert asyncio.run(there_and_back()) == [{"id": 0}, {"id": 1}, {"id": 2}]
 
@@ -170,7 +170,7 @@ def test_a_poll_that_is_cancelled_loses_no_record(bootstrap_servers: str, topic:
                         values.append(record.value)
                     else:
                         some: list[Any] = await asyncio.wait_for(consumer.consume(2), limit)
-                        values += [each.value for each in some]
+                        values += [consumed.value for consumed in some]
                 except TimeoutError:
                     cancelled += 1
             return values, cancelled, await consumer.position(TopicPartition(topic, 0))
@@ -229,10 +229,10 @@ def test_concurrent_sends_on_asyncio_keep_their_order(bootstrap_servers: str, to
     assert [number for number, outcome in enumerate(outcomes) if isinstance(outcome, BaseException)] == [5, 6]
     with Consumer(bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition(topic, 0)])
-        found: list[int] = []
-        while len(found) < 38 and (records := consumer.consume(40, 5)):
-            found += [int(record.value or b"") for record in records]
-    assert found == [number for number in range(40) if number not in (5, 6)]
+        numbers: list[int] = []
+        while len(numbers) < 38 and (records := consumer.consume(40, 5)):
+            numbers += [int(record.value or b"") for record in records]
+    assert numbers == [number for number in range(40) if number not in (5, 6)]
     assert threading.get_ident() not in turns  # nothing holds the loop
 
 

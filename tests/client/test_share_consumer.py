@@ -28,8 +28,8 @@ def join(bootstrap_servers: str, topic: str, share_group: str) -> Any:
         return consumer
 
     yield make
-    for each in joined:
-        each.close()
+    for consumer in joined:
+        consumer.close()
 
 
 def take(consumer: ShareConsumer, count: int) -> list[Record]:
@@ -43,7 +43,7 @@ def take(consumer: ShareConsumer, count: int) -> list[Record]:
 
 
 def places(records: list[Record]) -> list[tuple[int, int, int]]:
-    return sorted((each.partition, each.offset, each.delivery_count) for each in records)
+    return sorted((record.partition, record.offset, record.delivery_count) for record in records)
 
 
 def test_implicit_mode_accepts_what_was_polled(
@@ -84,24 +84,24 @@ def test_max_poll_records_and_what_a_poll_leaves_for_the_next(join: Join, produc
     sizes: list[int] = []
     records: list[Record] = []
     while len(records) < 25:
-        found = consumer.poll(5)
-        sizes.append(len(found))
-        records += found
+        polled = consumer.poll(5)
+        sizes.append(len(polled))
+        records += polled
     assert max(sizes) <= 10
-    assert [each.offset for each in records] == list(range(25))
+    assert [record.offset for record in records] == list(range(25))
 
 
 def test_explicit_acknowledgements(join: Join, produce: Produce, topic: str) -> None:
-    told: list[tuple[dict[TopicPartition, set[int]], KafkaError | None]] = []
+    commits: list[tuple[dict[TopicPartition, set[int]], KafkaError | None]] = []
     consumer = join(share_acknowledgement_mode="explicit")
-    consumer.set_acknowledgement_commit_callback(lambda offsets, error: told.append((dict(offsets), error)))
+    consumer.set_acknowledgement_commit_callback(lambda offsets, error: commits.append((dict(offsets), error)))
     produce(topic, 4)
     records = take(consumer, 4)
     for record, kind in zip(records, (ACCEPT, RELEASE, REJECT, ACCEPT), strict=True):
         consumer.acknowledge(record, kind)
     partition = TopicPartition(topic, 0)
     assert consumer.commit() == {partition: None}
-    assert told == [({partition: {0, 1, 2, 3}}, None)]
+    assert commits == [({partition: {0, 1, 2, 3}}, None)]
     (again,) = take(consumer, 1)
     assert (again.offset, again.delivery_count) == (1, 2)
     with pytest.raises(IllegalState, match="acknowledge every record of the last poll"):
@@ -137,17 +137,17 @@ def test_a_renewed_record_stays_ours(join: Join, produce: Produce, topic: str, a
 
 
 def test_commits_in_the_background_are_told_to_the_callback(join: Join, produce: Produce, topic: str) -> None:
-    told: list[KafkaError | None] = []
+    errors: list[KafkaError | None] = []
     consumer = join()
-    consumer.set_acknowledgement_commit_callback(lambda offsets, error: told.append(error))
+    consumer.set_acknowledgement_commit_callback(lambda offsets, error: errors.append(error))
     produce(topic, 2)
     take(consumer, 2)
     consumer.commit_async()
     deadline = time.monotonic() + 10
-    while not told:
+    while not errors:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    assert told == [None]
+    assert errors == [None]
 
 
 @pytest.mark.parametrize("creates", [True, False])
@@ -164,16 +164,16 @@ def test_two_consumers_share_the_partitions(
     join: Join, produce: Produce, topic: str, admin: Admin, share_group: str
 ) -> None:
     consumers = [join(max_poll_records=5, share_acquire_mode="record_limit") for _ in range(2)]
-    while [len(each.assignment) for each in admin.describe_share_groups([share_group])[share_group].members] != [1, 1]:
-        assert [each.poll(0.1) for each in consumers] == [[], []]
+    while [len(peer.assignment) for peer in admin.describe_share_groups([share_group])[share_group].members] != [1, 1]:
+        assert [consumer.poll(0.1) for consumer in consumers] == [[], []]
     for partition in range(2):
         produce(topic, 20, partition)
     seen: list[set[tuple[int, int]]] = [set(), set()]
     deadline = time.monotonic() + 30
     while sum(map(len, seen)) < 40:
         assert time.monotonic() < deadline, seen
-        for consumer, found in zip(consumers, seen, strict=True):
-            found |= {(each.partition, each.offset) for each in consumer.poll(0.2)}
+        for consumer, positions in zip(consumers, seen, strict=True):
+            positions |= {(record.partition, record.offset) for record in consumer.poll(0.2)}
     assert all(seen)
     assert seen[0] | seen[1] == {(partition, offset) for partition in range(2) for offset in range(20)}
 

@@ -43,12 +43,12 @@ def produce(bootstrap_servers: str, topic: str, *values: str) -> None:
             producer.produce(topic, value, "key", partition=0)
 
 
-def polls_until(consumer: ShareConsumer, wanted: int) -> tuple[list[Any], list[UnreadableRecord]]:
+def polls_until(consumer: ShareConsumer, count: int) -> tuple[list[Any], list[UnreadableRecord]]:
     """Poll until so many records and errors have come; acknowledge the records in explicit mode."""
     records: list[Any] = []
     errors: list[UnreadableRecord] = []
     deadline = time.monotonic() + 30
-    while len(records) + len(errors) < wanted:
+    while len(records) + len(errors) < count:
         assert time.monotonic() < deadline, (records, errors)
         try:
             polled = consumer.poll(1)

@@ -17,7 +17,7 @@ def run(bootstrap_servers: str, *words: str) -> Result:
     return CliRunner().invoke(main, ["share-groups", "--bootstrap-server", bootstrap_servers, *words])
 
 
-def said(bootstrap_servers: str, *words: str) -> str:
+def output(bootstrap_servers: str, *words: str) -> str:
     """What a command that works prints, blanks squeezed."""
     result = run(bootstrap_servers, *words)
     assert result.exit_code == 0, result.output
@@ -25,22 +25,22 @@ def said(bootstrap_servers: str, *words: str) -> str:
 
 
 def test_list(bootstrap_servers: str, share_group: str) -> None:
-    assert share_group in said(bootstrap_servers, "--list").split()
-    assert f"\n{share_group} Empty\n" in said(bootstrap_servers, "--list", "--state")
-    assert share_group not in said(bootstrap_servers, "--list", "--state", "stable")
-    assert share_group in json.loads(said(bootstrap_servers, "--list", "--json"))
+    assert share_group in output(bootstrap_servers, "--list").split()
+    assert f"\n{share_group} Empty\n" in output(bootstrap_servers, "--list", "--state")
+    assert share_group not in output(bootstrap_servers, "--list", "--state", "stable")
+    assert share_group in json.loads(output(bootstrap_servers, "--list", "--json"))
 
 
 def test_describe_offsets(bootstrap_servers: str, share_group: str, topic: str, produce: Produce) -> None:
     produce(topic, 4)
-    assert said(bootstrap_servers, "--describe", "--group", share_group) == (
+    assert output(bootstrap_servers, "--describe", "--group", share_group) == (
         f"\nGROUP TOPIC PARTITION START-OFFSET LAG\n{share_group} {topic} 0 0 4\n{share_group} {topic} 1 0 0\n"
     )
-    assert said(bootstrap_servers, "--describe", "--group", share_group, "--offsets", "--verbose") == (
+    assert output(bootstrap_servers, "--describe", "--group", share_group, "--offsets", "--verbose") == (
         f"\nGROUP TOPIC PARTITION LEADER-EPOCH START-OFFSET LAG\n{share_group} {topic} 0 0 0 4\n{share_group} {topic} 1 0 0 0\n"
     )
-    found = json.loads(said(bootstrap_servers, "--describe", "--group", share_group, "--json"))
-    assert found[0] == {"group": share_group, "topic": topic, "partition": 0, "start_offset": 0, "lag": 4}
+    rows = json.loads(output(bootstrap_servers, "--describe", "--group", share_group, "--json"))
+    assert rows[0] == {"group": share_group, "topic": topic, "partition": 0, "start_offset": 0, "lag": 4}
 
 
 def test_describe_members_and_state(bootstrap_servers: str, share_group: str, topic: str) -> None:
@@ -49,15 +49,15 @@ def test_describe_members_and_state(bootstrap_servers: str, share_group: str, to
     with ShareConsumer(bootstrap_servers=bootstrap_servers, group_id=share_group, client_id="c-1") as consumer:
         consumer.subscribe([topic])
         words = ["--describe", "--group", share_group, "--members", "--verbose"]
-        while f"{topic}:0,1" not in (found := said(bootstrap_servers, *words)):
+        while f"{topic}:0,1" not in (text := output(bootstrap_servers, *words)):
             consumer.poll(0.1)
-        titles, row = found.strip().splitlines()
+        titles, row = text.strip().splitlines()
         assert titles == "GROUP CONSUMER-ID HOST CLIENT-ID #PARTITIONS MEMBER-EPOCH ASSIGNMENT"
         name, member, host, client, count, epoch, assigned = row.split()
         assert (name, member, client, count, assigned) == (share_group, consumer.member_id, "c-1", "2", f"{topic}:0,1")
         assert host.startswith("/127.0.0.1")
         assert int(epoch) > 0
-        state = said(bootstrap_servers, "--describe", "--group", share_group, "--state")
+        state = output(bootstrap_servers, "--describe", "--group", share_group, "--state")
         assert re.fullmatch(
             rf"\nGROUP COORDINATOR \(ID\) STATE #MEMBERS\n{share_group} \S+:\d+ \(\d+\) Stable 1\n", state
         )
@@ -79,8 +79,8 @@ def test_reset(
     words = ["--reset-offsets", "--group", share_group, "--all-topics", *target]
     plan = "".join(f"{share_group} {topic} {index} {offset}\n" for index, offset in enumerate(offsets))
     for how in ("--dry-run", "--execute"):
-        assert said(bootstrap_servers, *words, how).endswith(f"\nGROUP TOPIC PARTITION NEW-OFFSET\n{plan}")
-        described = said(bootstrap_servers, "--describe", "--group", share_group)
+        assert output(bootstrap_servers, *words, how).endswith(f"\nGROUP TOPIC PARTITION NEW-OFFSET\n{plan}")
+        described = output(bootstrap_servers, "--describe", "--group", share_group)
         expected = (0, 0) if how == "--dry-run" else offsets
         assert f"{share_group} {topic} 0 {expected[0]} {4 - expected[0]}\n{share_group} {topic} 1 0 0\n" in described
 
@@ -90,21 +90,21 @@ def test_a_plan_goes_out_and_comes_back(
 ) -> None:
     produce(topic, 4)
     words = ["--reset-offsets", "--group", share_group]
-    assert said(bootstrap_servers, *words, "--topic", f"{topic}:0", "--to-offset", "3", "--execute")
+    assert output(bootstrap_servers, *words, "--topic", f"{topic}:0", "--to-offset", "3", "--execute")
     plan = tmp_path / "plan.csv"
-    plan.write_text(said(bootstrap_servers, *words, "--all-topics", "--to-current", "--export"), encoding="utf-8")
+    plan.write_text(output(bootstrap_servers, *words, "--all-topics", "--to-current", "--export"), encoding="utf-8")
     assert plan.read_text(encoding="utf-8") == f"{topic},0,3\n{topic},1,0\n"
-    assert said(bootstrap_servers, *words, "--all-topics", "--to-earliest", "--execute")
-    assert said(bootstrap_servers, *words, "--from-file", str(plan), "--execute").endswith(
+    assert output(bootstrap_servers, *words, "--all-topics", "--to-earliest", "--execute")
+    assert output(bootstrap_servers, *words, "--from-file", str(plan), "--execute").endswith(
         f"{share_group} {topic} 0 3\n{share_group} {topic} 1 0\n"
     )
-    assert f"{share_group} {topic} 0 3 1\n" in said(bootstrap_servers, "--describe", "--group", share_group)
+    assert f"{share_group} {topic} 0 3 1\n" in output(bootstrap_servers, "--describe", "--group", share_group)
 
 
 def test_all_topics_are_the_partitions_with_offsets(bootstrap_servers: str, topic: str) -> None:
     words = ["--reset-offsets", "--group", fresh("s")]
-    assert said(bootstrap_servers, *words, "--topic", f"{topic}:1", "--to-earliest", "--execute")
-    assert said(bootstrap_servers, *words, "--all-topics", "--to-latest", "--dry-run").endswith(
+    assert output(bootstrap_servers, *words, "--topic", f"{topic}:1", "--to-earliest", "--execute")
+    assert output(bootstrap_servers, *words, "--all-topics", "--to-latest", "--dry-run").endswith(
         f"NEW-OFFSET\n{words[2]} {topic} 1 0\n"
     )
 
@@ -112,8 +112,8 @@ def test_all_topics_are_the_partitions_with_offsets(bootstrap_servers: str, topi
 def test_a_group_that_is_not_there_is_made(bootstrap_servers: str, topic: str) -> None:
     share_group = fresh("s")
     words = ["--reset-offsets", "--group", share_group, "--topic", f"{topic}:1", "--to-earliest", "--execute"]
-    assert said(bootstrap_servers, *words).endswith(f"{share_group} {topic} 1 0\n")
-    assert share_group in said(bootstrap_servers, "--list").split()
+    assert output(bootstrap_servers, *words).endswith(f"{share_group} {topic} 1 0\n")
+    assert share_group in output(bootstrap_servers, "--list").split()
 
 
 def test_members_keep_their_offsets(bootstrap_servers: str, share_group: str, topic: str, admin: Admin) -> None:
@@ -131,13 +131,13 @@ def test_members_keep_their_offsets(bootstrap_servers: str, share_group: str, to
 
 def test_delete(bootstrap_servers: str, share_group: str, topic: str) -> None:
     words = ["--delete-offsets", "--group", share_group, "--topic", topic]
-    assert said(bootstrap_servers, *words) == f"\nTOPIC STATUS\n{topic} Successful\n"
+    assert output(bootstrap_servers, *words) == f"\nTOPIC STATUS\n{topic} Successful\n"
     again = run(bootstrap_servers, *words)
     assert again.exit_code == 1
     assert "There is no offset information to delete." in again.stdout
-    described = said(bootstrap_servers, "--describe", "--group", share_group)
+    described = output(bootstrap_servers, "--describe", "--group", share_group)
     assert described == f"\nShare group '{share_group}' has no offset information.\n"
-    assert said(bootstrap_servers, "--delete", "--group", share_group) == (
+    assert output(bootstrap_servers, "--delete", "--group", share_group) == (
         f"Deletion of requested share groups ('{share_group}') was successful.\n"
     )
     result = run(bootstrap_servers, "--delete", "--group", share_group)

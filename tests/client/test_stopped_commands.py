@@ -161,10 +161,10 @@ def test_a_signal_flushes_commits_and_leaves(
         try:
             assert process.stdout is not None
             os.write(writing, b"".join(b"%d\n" % line for line in range(LINES)))
-            said = ""
-            while case.begun and case.begun not in said:
-                said += (line := process.stdout.readline())
-                assert line, (said, process.stderr and process.stderr.read())
+            output = ""
+            while case.begun and case.begun not in output:
+                output += (line := process.stdout.readline())
+                assert line, (output, process.stderr and process.stderr.read())
             if not case.begun:
                 wait_for(lambda: unread(reading) == 0)
             process.send_signal(number)
@@ -176,7 +176,7 @@ def test_a_signal_flushes_commits_and_leaves(
     assert process.returncode == 128 + number, errors
     assert re.sub(r"Processed a total of 5 messages\n", "", errors) == ""
     check: Callable[[Ended], None] = globals()[f"check_{case.check}"]
-    check(Ended(topic, share_group, said + more, admin, read))
+    check(Ended(topic, share_group, output + more, admin, read))
 
 
 @pytest.mark.usefixtures("interruptible")

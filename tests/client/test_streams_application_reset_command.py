@@ -23,7 +23,7 @@ def application(admin: Admin, topic: str, produce: Produce) -> str:
         f"{name}-{suffix}"
         for suffix in ("a-changelog", "b-repartition", "output", "x-KTABLE-FK-JOIN-SUBSCRIPTION-RESPONSE-07-topic")
     ]
-    admin.create_topics([NewTopic(each, 1, 1) for each in internal]).check()
+    admin.create_topics([NewTopic(internal_name, 1, 1) for internal_name in internal]).check()
     wait_for(lambda: set(internal) <= set(admin.list_topics()))
     return name
 
@@ -92,16 +92,16 @@ def test_offsets_from_a_file(commands: Commands, admin: Admin, application: str,
 def test_intermediate_topics_are_skipped_to_their_end(
     commands: Commands, admin: Admin, application: str, topic: str
 ) -> None:
-    said = commands.said(COMMAND, "--application-id", application, "--intermediate-topics", topic)
-    assert f"Seek-to-end for intermediate topics [{topic}]\n" in said
+    output = commands.said(COMMAND, "--application-id", application, "--intermediate-topics", topic)
+    assert f"Seek-to-end for intermediate topics [{topic}]\n" in output
     assert offset(admin, application, topic) == 6
 
 
 def test_internal_topics_by_name(commands: Commands, admin: Admin, application: str, topic: str) -> None:
     words = ["--application-id", application, "--internal-topics"]
     assert "are no internal topics of" in commands.refused(COMMAND, *words, f"{application}-output")
-    said = commands.said(COMMAND, *words, f"{application}-a-changelog")
-    assert f"Deleting specified internal topics [{application}-a-changelog]" in said
+    output = commands.said(COMMAND, *words, f"{application}-a-changelog")
+    assert f"Deleting specified internal topics [{application}-a-changelog]" in output
     wait_for(lambda: f"{application}-a-changelog" not in admin.list_topics())
     assert f"{application}-b-repartition" in admin.list_topics()
 

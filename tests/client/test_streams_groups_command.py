@@ -20,7 +20,7 @@ def run(play: Play, *words: str) -> Result:
     return CliRunner().invoke(main, ["streams-groups", "--bootstrap-server", f"{host}:{port}", *words])
 
 
-def said(play: Play, *words: str) -> str:
+def output(play: Play, *words: str) -> str:
     """What a command that works prints: blanks squeezed, names replaced."""
     result = run(play, *words)
     assert result.exit_code == 0, result.output
@@ -56,10 +56,10 @@ def leave(play: Play) -> None:
 
 
 def test_list(play: Play) -> None:
-    assert "g" in said(play, "--list").split()
-    assert "\ng Reconciling\n" in said(play, "--list", "--state")
-    assert "\ng Reconciling\n" in said(play, "--list", "--state", "reconciling, NotReady")
-    assert "g Reconciling" not in said(play, "--list", "--state", "stable")
+    assert "g" in output(play, "--list").split()
+    assert "\ng Reconciling\n" in output(play, "--list", "--state")
+    assert "\ng Reconciling\n" in output(play, "--list", "--state", "reconciling, NotReady")
+    assert "g Reconciling" not in output(play, "--list", "--state", "stable")
     assert play.group_id in json.loads(run(play, "--list", "--json").stdout)
     result = run(play, "--list", "--state", "weird")
     assert result.exit_code == 2
@@ -71,15 +71,15 @@ def test_list_a_group_that_is_not_ready(play: Play) -> None:
     other = Play(play.wire, TopicFactory(play.wire))
     other.topology = [subtopology(sources=[other.name("missing")])]
     other.enter("A")
-    assert "\ng NotReady\n" in said(other, "--list", "--state", "notready")
+    assert "\ng NotReady\n" in output(other, "--list", "--state", "notready")
 
 
 def test_describe_offsets(play: Play) -> None:
     assert commit(play, "A", play.epochs["A"], 1) == "NONE"
-    assert said(play, "--describe", "--group", play.group_id) == (
+    assert output(play, "--describe", "--group", play.group_id) == (
         "\nGROUP TOPIC PARTITION OFFSET-LAG\ng words 0 0\ng words 1 0\ng lines 0 0\ng lines 1 -5\n"
     )
-    assert said(play, "--describe", "--group", play.group_id, "--offsets", "--verbose") == (
+    assert output(play, "--describe", "--group", play.group_id, "--offsets", "--verbose") == (
         "\nGROUP TOPIC PARTITION CURRENT-OFFSET LEADER-EPOCH LOG-END-OFFSET OFFSET-LAG\n"
         "g words 0 - - 0 0\ng words 1 - - 0 0\ng lines 0 - - 0 0\ng lines 1 5 - 0 -5\n"
     )
@@ -93,10 +93,10 @@ def test_describe_offsets(play: Play) -> None:
 
 def test_describe_members(play: Play) -> None:
     tasks = "ACTIVE: 0:[0,1]; 1:[0,1];"
-    assert said(play, "--describe", "--group", play.group_id, "--members") == (
+    assert output(play, "--describe", "--group", play.group_id, "--members") == (
         f"\nGROUP MEMBER PROCESS CLIENT-ID ASSIGNMENTS\ng A process-A conformance {tasks}\ng B process-B conformance -\n"
     )
-    assert said(play, "--describe", "--group", play.group_id, "--members", "--verbose") == (
+    assert output(play, "--describe", "--group", play.group_id, "--members", "--verbose") == (
         "\nGROUP TARGET-ASSIGNMENT-EPOCH TOPOLOGY-EPOCH MEMBER MEMBER-PROTOCOL MEMBER-EPOCH PROCESS CLIENT-ID ASSIGNMENTS\n"
         f"g 4 0 A streams 3 process-A conformance {tasks} TARGET-ACTIVE: 0:[0]; 1:[0];\n"
         "g 4 0 B streams 4 process-B conformance TARGET-ACTIVE: 0:[1]; 1:[1];\n"
@@ -104,9 +104,9 @@ def test_describe_members(play: Play) -> None:
 
 
 def test_describe_state(play: Play) -> None:
-    state = said(play, "--describe", "--group", play.group_id, "--state")
+    state = output(play, "--describe", "--group", play.group_id, "--state")
     assert re.fullmatch(r"\nGROUP COORDINATOR \(ID\) STATE #MEMBERS\ng \S+:\d+ \(\d+\) Reconciling 2\n", state)
-    state = said(play, "--describe", "--group", play.group_id, "--state", "--verbose")
+    state = output(play, "--describe", "--group", play.group_id, "--state", "--verbose")
     assert state.splitlines()[1] == "GROUP COORDINATOR (ID) STATE GROUP-EPOCH TARGET-ASSIGNMENT-EPOCH #MEMBERS"
     assert state.endswith(" Reconciling 4 4 2\n")
     result = run(play, "--describe", "--group", "nope")
@@ -138,9 +138,9 @@ def test_reset_offsets(play: Play) -> None:
     assert [line.split()[0] for line in result.stdout.splitlines()[2:]] == [play.group_id] * 2
     other.quit("A")
     plan = "\nGROUP TOPIC PARTITION NEW-OFFSET\ng lines 0 0\ng lines 1 0\n"
-    assert said(play, *words, "--all-input-topics", "--dry-run") == plan
+    assert output(play, *words, "--all-input-topics", "--dry-run") == plan
     (lines,) = play.topology[0].source_topics
-    assert said(play, *words, "--input-topic", f"{lines}:0,1", "--execute") == plan
+    assert output(play, *words, "--input-topic", f"{lines}:0,1", "--execute") == plan
     result = run(play, *words, "--dry-run")
     assert result.exit_code == 2
     assert "exactly one of --input-topic, --all-input-topics, --from-file" in result.output
@@ -157,10 +157,10 @@ def test_reset_offsets_and_delete_internal_topics(play: Play) -> None:
     assert result.exit_code == 2
     assert "--reset-offsets deletes internal topics with --execute only" in result.output
     names = {alias: name for name, alias in play.aliases.items()}
-    said(play, *words, "--execute", "--delete-internal-topic", names["words"])
+    output(play, *words, "--execute", "--delete-internal-topic", names["words"])
     wait_for(lambda: not play.partitions(names["words"]))
     assert play.partitions(names["counts"])
-    said(play, *words, "--execute", "--delete-all-internal-topics")
+    output(play, *words, "--execute", "--delete-all-internal-topics")
     wait_for(lambda: not play.partitions(names["counts"]))
     assert play.partitions(lines) == 2
 
@@ -172,7 +172,7 @@ def test_delete_offsets(play: Play) -> None:
     assert result.exit_code == 1
     assert "GROUP_SUBSCRIBED_TO_TOPIC" in result.stdout
     leave(play)
-    assert said(play, *words, lines) == (
+    assert output(play, *words, lines) == (
         "Request succeeded for deleting offsets from group g.\n\n"
         "TOPIC PARTITION STATUS\nlines 0 Successful\nlines 1 Successful\n"
     )
@@ -188,7 +188,7 @@ def test_delete_offsets_of_all_topics(play: Play) -> None:
     assert commit(play, "A", play.epochs["A"], 1) == "NONE"
     leave(play)
     words = ["--delete-offsets", "--group", play.group_id, "--all-input-topics"]
-    assert said(play, *words) == (
+    assert output(play, *words) == (
         "Request succeeded for deleting offsets from group g.\n\nTOPIC PARTITION STATUS\nlines 1 Successful\n"
     )
 
@@ -200,8 +200,8 @@ def test_all_input_topics_are_those_that_the_application_reads(play: Play) -> No
     leave(play)
     group = ["--group", play.group_id, "--all-input-topics"]
     plan = "\nGROUP TOPIC PARTITION NEW-OFFSET\ng lines 1 0\n"
-    assert said(play, "--reset-offsets", *group, "--to-earliest", "--dry-run") == plan
-    assert "words" not in said(play, "--delete-offsets", *group)
+    assert output(play, "--reset-offsets", *group, "--to-earliest", "--dry-run") == plan
+    assert "words" not in output(play, "--delete-offsets", *group)
     result = run(play, "--delete-offsets", "--group", "no-such-group", "--all-input-topics")
     assert result.exit_code == 1
     assert "GROUP_ID_NOT_FOUND" in result.stderr
@@ -256,7 +256,7 @@ def test_delete(play: Play) -> None:
     result = run(play, *words, "--delete-internal-topic", lines)
     assert result.exit_code == 1
     assert f"topic {lines} is not an internal topic of group {play.group_id}" in result.stderr
-    assert said(play, *words, "--delete-all-internal-topics") == (
+    assert output(play, *words, "--delete-all-internal-topics") == (
         "Deletion of requested streams groups ('g') was successful.\n"
         "Deletion of associated internal topics of the streams groups ('g') was successful.\n"
     )
@@ -267,7 +267,7 @@ def test_delete(play: Play) -> None:
     plain.topology = [subtopology("0", sources=[plain.topic("numbers", 1)])]
     plain.enter("A")
     plain.quit("A")
-    assert said(plain, "--delete", "--group", plain.group_id, "--delete-all-internal-topics") == (
+    assert output(plain, "--delete", "--group", plain.group_id, "--delete-all-internal-topics") == (
         "Deletion of requested streams groups ('g') was successful.\n"
     )
     result = run(play, *words)

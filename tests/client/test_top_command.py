@@ -23,14 +23,14 @@ def test_reports(commands: Commands, topic: str, share_group: str, produce: Prod
     produce(topic, 2, partition=1)
     group = fresh("g")
     admin.alter_consumer_group_offsets(group, {TopicPartition(topic, 0): 3, TopicPartition(topic, 1): 2}).check()
-    said = commands.said("top", "--interval", "0.2", "--iterations", "2", "--json")
-    first, second = map(json.loads, said.splitlines())
+    output = commands.said("top", "--interval", "0.2", "--iterations", "2", "--json")
+    first, second = map(json.loads, output.splitlines())
     assert second["timestamp"] - first["timestamp"] >= 200
     assert first["cluster_id"] == admin.describe_cluster().cluster_id
     (broker,) = first["brokers"]
     assert broker["controller"]
     assert broker["replicas"] >= broker["leaders"] >= 2
-    (row,) = [each for each in first["topics"] if each["topic"] == topic]
+    (row,) = [topic_row for topic_row in first["topics"] if topic_row["topic"] == topic]
     assert row.pop("size") > 100
     assert row == {
         "topic": topic,
@@ -39,16 +39,16 @@ def test_reports(commands: Commands, topic: str, share_group: str, produce: Prod
         "records_per_second": 0.0,
         "bytes_per_second": 0.0,
     }
-    groups = {each["group"]: each for each in first["groups"]}
+    groups = {group_row["group"]: group_row for group_row in first["groups"]}
     assert (groups[group]["lag"], groups[group]["records_per_second"]) == (2, 0.0)
     assert (groups[share_group]["type"], groups[share_group]["lag"]) == ("share", 7)
-    assert not any(each["topic"].startswith("__") for each in first["topics"])
+    assert not any(topic_row["topic"].startswith("__") for topic_row in first["topics"])
 
 
 def test_tables(commands: Commands, topic: str, produce: Produce) -> None:
     produce(topic, 5)
-    said = commands.said("top", "--interval", "0.2", "--iterations", "1", "--sort", "name", "--internal")
-    moment, *_ = lines = said.splitlines()
+    output = commands.said("top", "--interval", "0.2", "--iterations", "1", "--sort", "name", "--internal")
+    moment, *_ = lines = output.splitlines()
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d cluster \S+", moment)
     assert "BROKER ADDRESS CONTROLLER LEADERS REPLICAS SIZE RECORDS/S BYTES/S" in lines
     assert "GROUP TYPE STATE LAG RECORDS/S" in lines
@@ -68,7 +68,7 @@ def test_rates_of_what_is_written_meanwhile(commands: Commands, topic: str, prod
         rates: list[float] = []
         while sum(rates) == 0:
             rows = json.loads(process.stdout.readline())["topics"]
-            rates = [each["records_per_second"] for each in rows if each["topic"] == topic]
+            rates = [row["records_per_second"] for row in rows if row["topic"] == topic]
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=30)
     assert (process.returncode, errors) == (0, "")

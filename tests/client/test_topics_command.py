@@ -22,7 +22,7 @@ def test_a_topic_from_its_beginning_to_its_end(commands: Commands, admin: Admin)
     assert "TOPIC_ALREADY_EXISTS" in commands.refused("topics", *words)
     wait_for(lambda: name in commands.said("topics", "--list").split())
     assert commands.said("topics", "--list", "--topic", f"{name}|odd", "--exclude-internal") == f"{name}\n"
-    (node,) = (each.id for each in admin.describe_cluster().nodes)
+    (node,) = (broker.id for broker in admin.describe_cluster().nodes)
     topic_id = uuid_text(admin.describe_topics([name])[name].topic_id)
     head, *rows = commands.said("topics", "--describe", "--topic", name).splitlines()
     assert head.startswith(f"Topic: {name} TopicId: {topic_id} PartitionCount: 2 ReplicationFactor: 1 Configs: ")
@@ -47,8 +47,8 @@ def test_what_is_described(commands: Commands, topic: str) -> None:
     assert len(commands.said("topics", "--describe", "--topic", topic, "--at-min-isr-partitions").splitlines()) == 2
     either = ["--unavailable-partitions", "--at-min-isr-partitions"]
     assert len(commands.said("topics", "--describe", "--topic", topic, *either).splitlines()) == 2
-    found = commands.json("topics", "--describe", "--topic", topic, "--partition-size-limit-per-response", "1")
-    assert [part["partition"] for part in found[0]["partitions"]] == [0, 1]
+    descriptions = commands.json("topics", "--describe", "--topic", topic, "--partition-size-limit-per-response", "1")
+    assert [part["partition"] for part in descriptions[0]["partitions"]] == [0, 1]
     own = fresh()
     commands.said("topics", "--create", "--topic", own, "--config", "segment.bytes=2000000")
     wait_for(lambda: own in commands.json("topics", "--list"))
@@ -59,7 +59,7 @@ def test_what_is_described(commands: Commands, topic: str) -> None:
 
 def test_replicas_are_assigned(commands: Commands, admin: Admin) -> None:
     name = fresh()
-    (node,) = (each.id for each in admin.describe_cluster().nodes)
+    (node,) = (broker.id for broker in admin.describe_cluster().nodes)
     made = commands.json("topics", "--create", "--topic", name, "--replica-assignment", f"{node},{node}")
     assert (made["topic"], made["created"]) == (name, True)
     wait_for(lambda: name in commands.json("topics", "--list"))

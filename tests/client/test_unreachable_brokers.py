@@ -104,13 +104,13 @@ def offsets(tmp_path: Path) -> Path:
 
 def test_the_table_has_all_commands() -> None:
     context = click.Context(main)
-    found = {
+    names = {
         name
         for command in main.list_commands(context)
         if command != "pipeline"
         for name in connecting(main.get_command(context, command) or click.Command("none"), command)
     }
-    assert found - WITHOUT_BROKER == set(WORDS)
+    assert names - WITHOUT_BROKER == set(WORDS)
 
 
 @pytest.mark.parametrize("name", sorted(set(WORDS) - {own for own, value in OWN.items() if value is None}))

@@ -16,13 +16,13 @@ from .conftest import Produce, fresh
 
 def events(text: str) -> list[dict[str, Any]]:
     """In order, without the times."""
-    found = [json.loads(line) for line in text.splitlines()]
-    assert all(each.pop("timestamp") > 1_700_000_000_000 for each in found)
-    return found
+    entries = [json.loads(line) for line in text.splitlines()]
+    assert all(entry.pop("timestamp") > 1_700_000_000_000 for entry in entries)
+    return entries
 
 
-def names(found: list[dict[str, Any]]) -> list[str]:
-    return [each["name"] for each in found]
+def names(entries: list[dict[str, Any]]) -> list[str]:
+    return [entry["name"] for entry in entries]
 
 
 def test_counting(commands: Commands) -> None:
@@ -40,20 +40,22 @@ def test_counting(commands: Commands) -> None:
 def test_keys_values_and_times(commands: Commands, bootstrap_servers: str) -> None:
     topic = fresh()
     words = ["--value-prefix", "7", "--repeating-keys", "2", "--message-create-time", "1000", "--throughput", "100"]
-    found = events(commands.said("verifiable-producer", "--topic", topic, "--max-messages", "3", "--acks", "1", *words))
-    sent = [each for each in found if each["name"] == "producer_send_success"]
-    assert [(each["key"], each["value"]) for each in sent] == [("0", "7.0"), ("1", "7.1"), ("0", "7.2")]
+    entries = events(
+        commands.said("verifiable-producer", "--topic", topic, "--max-messages", "3", "--acks", "1", *words)
+    )
+    sent = [entry for entry in entries if entry["name"] == "producer_send_success"]
+    assert [(entry["key"], entry["value"]) for entry in sent] == [("0", "7.0"), ("1", "7.1"), ("0", "7.2")]
     with Consumer(bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition(topic, 0)])
         first, *rest = consumer.consume(3, 10)
     assert first.timestamp == 1000
-    assert all(1000 < each.timestamp < 100_000 for each in rest)
+    assert all(1000 < record.timestamp < 100_000 for record in rest)
 
 
 def test_what_cannot_be_sent(commands: Commands) -> None:
-    found = events(commands.said("verifiable-producer", "--topic", "bad/topic", "--max-messages", "1"))
-    assert names(found) == ["startup_complete", "producer_send_error", "shutdown_complete", "tool_data"]
-    error = found[1]
+    entries = events(commands.said("verifiable-producer", "--topic", "bad/topic", "--max-messages", "1"))
+    assert names(entries) == ["startup_complete", "producer_send_error", "shutdown_complete", "tool_data"]
+    error = entries[1]
     assert "invalid topic" in error.pop("message")
     assert error == {
         "name": "producer_send_error",
@@ -62,7 +64,7 @@ def test_what_cannot_be_sent(commands: Commands) -> None:
         "value": "0",
         "exception": "class org.apache.kafka.common.errors.InvalidTopicException",
     }
-    assert (found[3]["sent"], found[3]["acked"]) == (1, 0)
+    assert (entries[3]["sent"], entries[3]["acked"]) == (1, 0)
 
 
 @pytest.mark.parametrize("protocol", ["classic", "CONSUMER"])
@@ -70,9 +72,9 @@ def test_consume(commands: Commands, topic: str, produce: Produce, protocol: str
     produce(topic, 3)
     group = fresh("g")
     words = ["--topic", topic, "--group-id", group, "--group-protocol", protocol, "--max-messages", "2", "--verbose"]
-    found = events(commands.said("verifiable-consumer", *words))
+    entries = events(commands.said("verifiable-consumer", *words))
     both = [{"topic": topic, "partition": index} for index in range(2)]
-    assert found == [
+    assert entries == [
         {"name": "startup_complete"},
         {"name": "partitions_assigned", "partitions": both},
         *(
@@ -100,20 +102,20 @@ def test_consume_with_automatic_commits(commands: Commands, topic: str, produce:
     produce(topic, 1)
     words = ["--topic", topic, "--group-id", fresh("g"), "--max-messages", "1", "--enable-autocommit"]
     words += ["--assignment-strategy", "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"]
-    found = events(commands.said("verifiable-consumer", *words, "--session-timeout", "20000"))
-    assert "records_consumed" in names(found)
-    assert "offsets_committed" not in names(found)
+    entries = events(commands.said("verifiable-consumer", *words, "--session-timeout", "20000"))
+    assert "records_consumed" in names(entries)
+    assert "offsets_committed" not in names(entries)
 
 
 @pytest.mark.parametrize("mode", ["auto", "sync", "async"])
 def test_share(commands: Commands, topic: str, produce: Produce, mode: str) -> None:
     produce(topic, 2)
     words = ["--topic", topic, "--group-id", fresh("s"), "--max-messages", "2", "--acknowledgement-mode", mode]
-    found = events(
+    entries = events(
         commands.said("verifiable-share-consumer", *words, "--offset-reset-strategy", "earliest", "--verbose")
     )
     partitions = [{"topic": topic, "partition": 0, "count": 2, "offsets": [0, 1]}]
-    assert found == [
+    assert entries == [
         {"name": "startup_complete"},
         {"name": "offset_reset_strategy_set", "offsetResetStrategy": "earliest"},
         *(
@@ -158,12 +160,12 @@ def test_told_to_stop(
         while f'"name":"{begun}"' not in process.stdout.readline():
             assert process.poll() is None
         process.send_signal(number)
-        said, errors = process.communicate(timeout=30)
+        output, errors = process.communicate(timeout=30)
     assert (process.returncode, errors) == (128 + number, "")
-    found = events(said)
-    assert names(found)[-len(end) :] == end
-    if found[-1]["name"] == "tool_data":
-        assert found[-1]["sent"] == found[-1]["acked"] > 0
+    entries = events(output)
+    assert names(entries)[-len(end) :] == end
+    if entries[-1]["name"] == "tool_data":
+        assert entries[-1]["sent"] == entries[-1]["acked"] > 0
 
 
 @pytest.mark.parametrize(

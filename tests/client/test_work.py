@@ -34,7 +34,7 @@ def running(worker: Worker | ShareWorker) -> threading.Thread:
 def committed(bootstrap_servers: str, group: str, topic: str) -> dict[int, int]:
     with Admin(bootstrap_servers=bootstrap_servers) as admin:
         offsets = admin.list_consumer_group_offsets([group]).check()[group]
-    return {place.partition: found.offset for place, found in offsets.items() if place.topic == topic}
+    return {place.partition: position.offset for place, position in offsets.items() if place.topic == topic}
 
 
 def test_work_is_done_in_threads_in_order_by_key_and_committed(bootstrap_servers: str, topic: str) -> None:
@@ -161,9 +161,9 @@ def test_retry_topics_and_dead_letters(bootstrap_servers: str, admin: Admin) -> 
         assert third - second >= 0.4
         with Consumer(bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest") as dead:
             dead.assign([TopicPartition(f"{topic}.dead", 0)])
-            found = dead.poll(10)
-    assert found is not None
-    assert (found.value, dict(found.headers)[ATTEMPT]) == (b"3", b"4")
+            record = dead.poll(10)
+    assert record is not None
+    assert (record.value, dict(record.headers)[ATTEMPT]) == (b"3", b"4")
 
 
 def test_the_asyncio_worker(bootstrap_servers: str, topic: str) -> None:

@@ -55,7 +55,11 @@ def parameters(method: Callable[..., Any]) -> dict[str, Any]:
 def required(method: Callable[..., Any], wrong: str) -> dict[str, Any]:
     """Return arguments for all that a method requires; all are odd, but the first one that is checked is the wrong one."""
     signature = inspect.signature(inspect.unwrap(method))
-    names = [name for name, each in signature.parameters.items() if each.default is each.empty and name != "self"]
+    names = [
+        name
+        for name, parameter in signature.parameters.items()
+        if parameter.default is parameter.empty and name != "self"
+    ]
     return {name: SAMPLES.get(name, Odd()) for name in names if name != wrong} | {wrong: Odd()}
 
 

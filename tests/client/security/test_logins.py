@@ -279,8 +279,12 @@ def test_secrets_are_in_no_repr(logins: Logins) -> None:
     ],
 )  # fmt: skip
 def test_secrets_are_in_no_error(configs: Configs) -> None:
-    given = {"bootstrap.servers": "localhost:1", "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+    common_configs = {
+        "bootstrap.servers": "localhost:1",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+    }
     with pytest.raises(KafkaError) as caught:
-        Admin(given | configs)
+        Admin(common_configs | configs)
     assert "hidden-1" not in str(caught.value)
     assert "\n" not in str(caught.value)

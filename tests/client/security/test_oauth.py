@@ -34,9 +34,9 @@ def server() -> Iterator[TokenServer]:
 
 
 def oauth(logins: Logins, listener: str = "SASL", **configs: Any) -> Configs:
-    given = logins.sasl("OAUTHBEARER", listener)
-    del given["sasl.jaas.config"]
-    return given | {name.replace("__", "."): value for name, value in configs.items()}
+    client_configs = logins.sasl("OAUTHBEARER", listener)
+    del client_configs["sasl.jaas.config"]
+    return client_configs | {name.replace("__", "."): value for name, value in configs.items()}
 
 
 def by_secret(logins: Logins, server: TokenServer, **configs: Any) -> Configs:
