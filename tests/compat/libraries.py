@@ -44,9 +44,9 @@ def compare(program: Program, kafka: Kafka) -> None:
 def plain(value: Any) -> Any:
     """Return a value of a library as texts, lists and dictionaries: objects by their class and fields."""
     if isinstance(value, list | tuple | set | frozenset):
-        return [plain(each) for each in value]
+        return [plain(element) for element in value]
     if isinstance(value, dict):
-        return {str(key): plain(each) for key, each in sorted(value.items(), key=lambda item: str(item[0]))}
+        return {str(key): plain(element) for key, element in sorted(value.items(), key=lambda item: str(item[0]))}
     if isinstance(value, str | bytes | int | float | Enum) or not hasattr(value, "__dict__"):
         return str(value)
     return type(value).__name__, plain(vars(value))

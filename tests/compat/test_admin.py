@@ -26,7 +26,7 @@ def _shown(library: Any, call: Callable[..., Any], argument: Any) -> Any:
 
 def refusals(library: Any, call: Callable[..., Any], arguments: Iterable[Any]) -> list[Any]:
     """Return what each call raises, or what its futures show."""
-    return [raised(library, partial(_shown, library, call, each)) for each in arguments]
+    return [raised(library, partial(_shown, library, call, argument)) for argument in arguments]
 
 
 def topics(library: Any, servers: str, topic: str) -> list[Any]:
@@ -46,7 +46,10 @@ def topics(library: Any, servers: str, topic: str) -> list[Any]:
         result += [shown(admin.create_partitions([more(name, count)])) for count in (5, 2)]
         result += [raised(library, lambda: admin.create_topics([])), raised(library, lambda: admin.delete_topics([]))]
         topics = admin.list_topics(timeout=10).topics
-        result += [sorted(each for each in topics if each.startswith(topic)), len(topics[name].partitions)]
+        result += [
+            sorted(topic_name for topic_name in topics if topic_name.startswith(topic)),
+            len(topics[name].partitions),
+        ]
         result += [shown(admin.delete_topics([name, placed.topic])), shown(admin.delete_topics([name]))]
         result.append(admin.cluster_id(10) == admin.list_topics(timeout=10).cluster_id)
     return result
@@ -62,7 +65,7 @@ def topic_descriptions(library: Any, servers: str, topic: str) -> list[Any]:
         topic_id = admin.describe_topics(names([topic]))[topic].result().topic_id
         result[0][topic][1]["topic_id"] = len(str(topic_id))
         wrong: tuple[Any, ...] = ([], [topic, topic], [5], [""], topic)
-        result += refusals(library, lambda given: admin.describe_topics(names(given)), wrong)
+        result += refusals(library, lambda argument: admin.describe_topics(names(argument)), wrong)
         result += refusals(library, admin.describe_topics, [[topic]])
         for include in (False, True):
             result.append(outcomes(library, admin.describe_cluster(include_authorized_operations=include)))
@@ -117,8 +120,8 @@ def configs(library: Any, servers: str, topic: str) -> list[Any]:
             resource("topic", topic, incremental_configs=[entry("a", "5", incremental_operation=operation.SET)] * 2),
             5,
         ]
-        for each in changes:
-            result += refusals(library, admin.incremental_alter_configs, [[each]])
+        for changed_resource in changes:
+            result += refusals(library, admin.incremental_alter_configs, [[changed_resource]])
             result.append(outcomes(library, admin.describe_configs([resource("topic", topic)])))
         result += refusals(library, admin.incremental_alter_configs, [[]])
         call = partial(admin.incremental_alter_configs, [changes[0]], validate_only=True, broker=1)
@@ -154,16 +157,16 @@ def groups(library: Any, servers: str, topic: str) -> list[Any]:
     with module.AdminClient({"bootstrap.servers": servers}) as admin:
         altered = [offsets("classic", [part(topic, 0, 3, "m"), part(topic, 1, 4), part(topic, 9, 3)])]
         result.append(outcomes(library, admin.alter_consumer_group_offsets(altered)))
-        wanted = offsets("classic", [part(topic, 0), part(topic, 3), part(topic, 9)])
-        result.append(outcomes(library, admin.list_consumer_group_offsets([wanted], require_stable=True)))
+        group_offsets = offsets("classic", [part(topic, 0), part(topic, 3), part(topic, 9)])
+        result.append(outcomes(library, admin.list_consumer_group_offsets([group_offsets], require_stable=True)))
         values: list[Any] = [None, [], [5], offsets("g"), [offsets("g"), offsets("h")]]
         values += ([offsets(name)] for name in ("classic", "missing", None, 5, ""))
         parts: list[Any] = [5, [], [None], [5], [part("", 0)], [part("a", -1)], [part(topic, 0, 5)], [part(topic, 0)]]
-        values += ([offsets("classic", each)] for each in parts)
+        values += ([offsets("classic", selection)] for selection in parts)
         result += refusals(library, admin.list_consumer_group_offsets, values)
         result += refusals(library, admin.alter_consumer_group_offsets, values)
         result += refusals(library, admin.delete_consumer_groups, [["classic", "modern"]])
-    result.append([(each.name, each.value) for each in (*state, *kind, *library.IsolationLevel)])
+    result.append([(enum_member.name, enum_member.value) for enum_member in (*state, *kind, *library.IsolationLevel)])
     return result
 
 
@@ -186,9 +189,9 @@ def listings(library: Any, admin: Any) -> list[Any]:
     while len(admin.list_consumer_groups(states={state.STABLE}).result().valid) < 2 and time.monotonic() < deadline:
         time.sleep(0.05)
     result: list[Any] = []
-    for each in filters:
+    for filter_arguments in filters:
         try:
-            listed = admin.list_consumer_groups(**each).result()
+            listed = admin.list_consumer_groups(**filter_arguments).result()
         except (TypeError, ValueError) as error:
             result.append(str(error))
         else:
@@ -204,9 +207,9 @@ def without_ids(value: Any) -> Any:
     """Remove what differs between two members: ids, subscriptions, which name the library, and the form of no user data."""
     if isinstance(value, dict):
         left_out = ("member_id", "metadata", "id") if "client_host" in value else ("member_id",)
-        return {key: without_ids(each) for key, each in value.items() if key not in left_out}
+        return {key: without_ids(element) for key, element in value.items() if key not in left_out}
     if isinstance(value, list | tuple):
-        return [without_ids(each) for each in value]
+        return [without_ids(element) for element in value]
     return value.replace(r"\xff\xff\xff\xff'", r"\x00\x00\x00\x00'")
 
 
@@ -242,7 +245,7 @@ def acls(library: Any, servers: str, topic: str) -> list[Any]:
             acl("topic", "a", 3, "User:x", "*", "unknown", 3),
             acl("topic", "a", 3, "User:x", "*", 3, "unknown"),
         ]
-        lists: list[Any] = [[one, two, cluster], [one], [one, one], [], [5], 5, *([each] for each in wrong)]
+        lists: list[Any] = [[one, two, cluster], [one], [one, one], [], [5], 5, *([binding] for binding in wrong)]
         result += refusals(library, admin.create_acls, lists)
         filters = [every, match("topic", "orders", "match", None, None, "any", "any"), one, 5]
         result += refusals(library, admin.describe_acls, filters)
@@ -267,9 +270,9 @@ def scram(library: Any, servers: str, topic: str) -> list[Any]:
             [new("ada", info(hashes.UNKNOWN, 5000), b"secret")],
             *(5, [], [None], [module.UserScramCredentialAlteration("a")], [old("a", 1)]),
             *([old(user, hashes.SCRAM_SHA_256)] for user in (None, 5, "")),
-            *([new("a", each, b"x")] for each in (5, info(1, 1), info(hashes.SCRAM_SHA_256, 0))),
-            *([new("a", small, each)] for each in ("x", b"", None)),
-            *([new("a", small, b"x", each)] for each in (b"", "s")),
+            *([new("a", credential_info, b"x")] for credential_info in (5, info(1, 1), info(hashes.SCRAM_SHA_256, 0))),
+            *([new("a", small, password)] for password in ("x", b"", None)),
+            *([new("a", small, b"x", salt)] for salt in (b"", "s")),
         ]
         result += refusals(library, admin.alter_user_scram_credentials, alterations)
         users: list[Any] = [["ada", "eve", "none"], None, [], ["ada", "ada"], 5, [None], [5], [""]]
@@ -291,7 +294,10 @@ def partitions(library: Any, servers: str, topic: str) -> list[Any]:
     with module.AdminClient({"bootstrap.servers": servers}) as admin:
         asked: list[Any] = [
             {first: spec.earliest(), part(topic, 1): spec.latest(), part("missing", 0): spec.latest()},
-            *({first: each} for each in (spec.max_timestamp(), spec(2500), spec(2**40), spec(-1), None, 5)),
+            *(
+                {first: offset_spec}
+                for offset_spec in (spec.max_timestamp(), spec(2500), spec(2**40), spec(-1), None, 5)
+            ),
             *(5, [], {}, {None: spec(-1)}, {5: spec(-1)}, {part("", 0): spec(-1)}, {part("a", -1): spec(-1)}),
         ]
         result += refusals(library, admin.list_offsets, asked)

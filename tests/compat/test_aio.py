@@ -80,18 +80,20 @@ async def group(library: Any, module: Any, config: dict[str, Any], topic: str) -
 
     async def on_assign(consumer: Any, partitions: list[Any]) -> None:
         assert isinstance(consumer, module.AIOConsumer)
-        await consumer.assign([library.TopicPartition(each.topic, each.partition, 1) for each in partitions])
+        await consumer.assign(
+            [library.TopicPartition(partition.topic, partition.partition, 1) for partition in partitions]
+        )
         assigned = await consumer.assignment()
         await asyncio.sleep(0.01)
         positions = await consumer.committed(partitions, timeout=10)
-        events.append(("assign", len(partitions), len(assigned), [each.offset for each in positions]))
+        events.append(("assign", len(partitions), len(assigned), [position.offset for position in positions]))
 
     async def on_revoke(consumer: Any, partitions: list[Any]) -> None:
         await consumer.commit(asynchronous=False)
         events.append(("revoke", len(partitions)))
 
     async def on_commit(error: Any, partitions: list[Any]) -> None:
-        events.append(("commit", error, [each.offset for each in partitions]))
+        events.append(("commit", error, [partition.offset for partition in partitions]))
 
     with library.Producer(config) as producer:
         for number in range(8):
@@ -104,7 +106,7 @@ async def group(library: Any, module: Any, config: dict[str, Any], topic: str) -
         message = await consumer.poll(5)
         messages.append(message)
     result: list[Any] = [sorted(shown(message)[1:] for message in messages), await consumer.poll(0.2)]
-    result.append(sorted(each.offset for each in await consumer.position(await consumer.assignment())))
+    result.append(sorted(position.offset for position in await consumer.position(await consumer.assignment())))
     await consumer.seek(library.TopicPartition(topic, 2, 0))
     result += [[shown(message)[1:] for message in await consumer.consume(2, 5)], await consumer.consume(2, 0.2)]
     await consumer.pause([library.TopicPartition(topic, 1)])
@@ -156,7 +158,7 @@ async def serialized(library: Any, module: Any, config: dict[str, Any], topic: s
         message = await consumer.poll(10)
         result += [message.key(), message.value()]
         await consumer.seek(library.TopicPartition(topic, 0, 0))
-        result += [each.key() for each in await consumer.consume(1, 10)]
+        result += [consumed.key() for consumed in await consumer.consume(1, 10)]
     return result
 
 

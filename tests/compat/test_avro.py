@@ -32,13 +32,13 @@ BROKEN = ORDER.replace("long", "string")
 
 def modules() -> list[Any]:
     """Return the module of each library that can be imported."""
-    found = []
+    imported = []
     for library in LIBRARIES:
         try:
-            found.append(importlib.import_module(f"{library.__name__}.avro"))
+            imported.append(importlib.import_module(f"{library.__name__}.avro"))
         except ImportError:
             assert library is LIBRARIES[0]
-    return found
+    return imported
 
 
 def failed(call: Callable[[], Any]) -> str:

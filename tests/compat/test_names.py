@@ -60,20 +60,20 @@ class _Description(ctypes.Structure):
 def library() -> ctypes.CDLL:
     """Return librdkafka, as confluent-kafka's wheel brings it."""
     folder = Path(confluent_kafka.__file__).parent.parent / "confluent_kafka.libs"
-    found = sorted(folder.glob("librdkafka*"))
-    if not found:
+    paths = sorted(folder.glob("librdkafka*"))
+    if not paths:
         pytest.skip("this confluent-kafka brings no librdkafka of its own")
-    return ctypes.CDLL(str(found[0]))
+    return ctypes.CDLL(str(paths[0]))
 
 
 def submodules() -> list[str]:
     """Return the public modules of confluent-kafka, named without the package."""
-    found = [""]
+    names = [""]
     for info in pkgutil.walk_packages(confluent_kafka.__path__, "confluent_kafka.", onerror=lambda _: None):
         name = info.name.partition(".")[2]
         if not any(part.startswith("_") for part in name.split(".")):
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 def module_of(package: str, name: str) -> Any:
@@ -106,7 +106,7 @@ def test_every_public_name_exists(name: str) -> None:
             module_of("ottla.compat.confluent_kafka", name)
         return
     ours = module_of("ottla.compat.confluent_kafka", name)
-    assert theirs is None or {each for each in public(theirs) if not hasattr(ours, each)} == set()
+    assert theirs is None or {public_name for public_name in public(theirs) if not hasattr(ours, public_name)} == set()
 
 
 @pytest.mark.parametrize("module", NAMES)
@@ -135,7 +135,7 @@ def test_the_page_lists_what_is_not_built() -> None:
 def test_classes_have_the_methods_of_the_library(name: str) -> None:
     path, _, kind = name.rpartition(".")
     theirs, ours = (getattr(module_of(package, path), kind) for package in PACKAGES)
-    missing = {each for each in dir(theirs) if not each.startswith("_") and not hasattr(ours, each)}
+    missing = {member for member in dir(theirs) if not member.startswith("_") and not hasattr(ours, member)}
     assert missing <= LEFT_OUT.get(kind, set())
 
 
@@ -152,7 +152,7 @@ def test_classes_take_the_types_of_key_and_value(name: str) -> None:
 def test_parameters_are_those_of_the_library(name: str) -> None:
     path, _, kind = name.rpartition(".")
     theirs, ours = (getattr(module_of(package, path), kind) for package in PACKAGES)
-    methods = ["__init__", *(each for each in dir(theirs) if not each.startswith("_") and hasattr(ours, each))]
+    methods = ["__init__", *(member for member in dir(theirs) if not member.startswith("_") and hasattr(ours, member))]
     for method in methods:
         expected, actual = (parameters(getattr(kind_of, method)) for kind_of in (theirs, ours))
         is_built = not str(getattr(ours, method).__doc__).startswith("Raise NotImplementedError")

@@ -111,10 +111,10 @@ def full_queue(library: Any, servers: str, topic: str) -> list[Any]:
     return result
 
 
-def note(found: dict[int, int], index: int, error: Any, message: Any) -> None:
+def note(partitions: dict[int, int], index: int, error: Any, message: Any) -> None:
     """Note the partition of a delivered record."""
     assert error is None
-    found[index] = message.partition()
+    partitions[index] = message.partition()
 
 
 def partitions_of_keys(library: Any, servers: str, topic: str) -> list[Any]:
@@ -123,17 +123,17 @@ def partitions_of_keys(library: Any, servers: str, topic: str) -> list[Any]:
     for name in (None, *PARTITIONERS):
         config = {"bootstrap.servers": servers, **({} if name is None else {"partitioner": name})}
         producer = library.Producer(config)
-        found: dict[int, int] = {}
+        partitions: dict[int, int] = {}
         for index, key in enumerate(keys):
             while True:
                 try:
-                    producer.produce(topic, b"", key, on_delivery=partial(note, found, index))
+                    producer.produce(topic, b"", key, on_delivery=partial(note, partitions, index))
                     break
                 except BufferError:
                     producer.poll(0.1)
         producer.flush()
         is_random = name in (None, "consistent_random")  # an empty key is no key
-        result.append([found[index] for index, key in enumerate(keys) if key or not is_random])
+        result.append([partitions[index] for index, key in enumerate(keys) if key or not is_random])
         producer.close()
     hashes = (library.murmur2, library.consistent, library.fnv1a)
     result += [[function(key, 13) for key in keys] for function in hashes]
@@ -188,7 +188,7 @@ def offsets_in_transactions(library: Any, servers: str, topic: str) -> list[Any]
     producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata())
     producer.commit_transaction()
     partitions = [library.TopicPartition(topic, number) for number in range(3)]
-    committed = [str(each) for each in consumer.committed(partitions, timeout=10)]
+    committed = [str(partition) for partition in consumer.committed(partitions, timeout=10)]
     consumer.close()
     return [len(first), committed, type(consumer).__name__]
 
@@ -198,7 +198,7 @@ def group_member(library: Any, servers: str, topic: str) -> list[Any]:
     events: list[Any] = []
 
     def listener(kind: str) -> Callable[[Any, list[Any]], None]:
-        return lambda _, partitions: events.append((kind, [str(each) for each in partitions]))
+        return lambda _, partitions: events.append((kind, [str(partition) for partition in partitions]))
 
     commits: list[Any] = []
     consumer = library.Consumer(
@@ -208,7 +208,9 @@ def group_member(library: Any, servers: str, topic: str) -> list[Any]:
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
-            "on_commit": lambda error, partitions: commits.append((str(error), [str(each) for each in partitions])),
+            "on_commit": lambda error, partitions: commits.append(
+                (str(error), [str(partition) for partition in partitions])
+            ),
         }
     )
     result: list[Any] = [consumer.poll(0), consumer.assignment(), consumer.memberid()]
@@ -217,13 +219,13 @@ def group_member(library: Any, servers: str, topic: str) -> list[Any]:
     result.append(sorted(shown(message) for message in messages if message.error() is None))
     result.append(sorted((m.partition(), m.offset(), m.error().name()) for m in messages if m.error() is not None))
     result += [
-        [str(each) for each in consumer.assignment()],
-        [str(each) for each in consumer.position(consumer.assignment())],
+        [str(partition) for partition in consumer.assignment()],
+        [str(partition) for partition in consumer.position(consumer.assignment())],
     ]
-    result.append([str(each) for each in consumer.commit(asynchronous=False)])
+    result.append([str(partition) for partition in consumer.commit(asynchronous=False)])
     result.append(raised(library, lambda: consumer.commit(asynchronous=False)))
     partitions = [library.TopicPartition(topic, number) for number in range(4)]
-    result.append([str(each) for each in consumer.committed(partitions, timeout=10)])
+    result.append([str(partition) for partition in consumer.committed(partitions, timeout=10)])
     consumer.commit(offsets=[library.TopicPartition(topic, 0, 1, "metadata")])
     deadline = time.monotonic() + 5
     while not commits and time.monotonic() < deadline:
@@ -262,11 +264,11 @@ def assigned_positions(library: Any, servers: str, topic: str) -> list[Any]:
             lambda: consumer.get_watermark_offsets(part(topic, 9), timeout=10),
         )
     ]
-    found = consumer.offsets_for_times([part(topic, 0, 0), part(topic, 1, 2**42)], timeout=10)
-    result.append([str(each) for each in found])
+    offsets = consumer.offsets_for_times([part(topic, 0, 0), part(topic, 1, 2**42)], timeout=10)
+    result.append([str(partition) for partition in offsets])
     for offset in (2, library.OFFSET_BEGINNING, library.OFFSET_STORED, library.OFFSET_INVALID, -2001):
         consumer.assign([part(topic, 0, offset)])
-        result.append([[str(each) for each in consumer.assignment()], shown(read(consumer, 1)[0])])
+        result.append([[str(partition) for partition in consumer.assignment()], shown(read(consumer, 1)[0])])
     consumer.seek(part(topic, 0, 1))
     result += [shown(message) for message in read(consumer, 2)]
     consumer.pause([part(topic, 0)])
@@ -276,7 +278,7 @@ def assigned_positions(library: Any, servers: str, topic: str) -> list[Any]:
     result.append([shown(message) for message in consumer.consume(3, 10)])
     result.append(raised(library, lambda: consumer.seek(part(topic, 1, 0))))
     message = library.Message(topic, 0, 2)
-    result.append([str(each) for each in consumer.commit(message=message, asynchronous=False)])
+    result.append([str(partition) for partition in consumer.commit(message=message, asynchronous=False)])
     consumer.unassign()
     result.append(consumer.assignment())
     consumer.close()
@@ -293,11 +295,11 @@ def stored_offsets(library: Any, servers: str, topic: str) -> list[Any]:
     chosen = next(message for message in messages if message.partition() == 1 and message.offset() == 1)
     result: list[Any] = [raised(library, lambda: consumer.store_offsets(chosen))]
     result.append(raised(library, lambda: consumer.store_offsets(offsets=[part(topic, 3, 1)])))
-    result.append(sorted(str(each) for each in consumer.commit(asynchronous=False)))
+    result.append(sorted(str(partition) for partition in consumer.commit(asynchronous=False)))
     consumer.store_offsets(offsets=[part(topic, 0, 1)])
     consumer.close()
     with reader(library, servers, topic) as other:
-        result.append([str(each) for each in other.committed([part(topic, 0), part(topic, 1)], timeout=10)])
+        result.append([str(partition) for partition in other.committed([part(topic, 0), part(topic, 1)], timeout=10)])
     return result
 
 
@@ -319,7 +321,7 @@ def positions_beyond_markers(library: Any, servers: str, topic: str) -> list[Any
         consumer.assign([partition])
         result: list[Any] = [position(), shown(read(consumer, 1)[0]), position(), shown(read(consumer, 1)[0])]
         result += [consumer.poll(1), position()]
-        result.append([str(each) for each in consumer.commit(asynchronous=False)])
+        result.append([str(committed) for committed in consumer.commit(asynchronous=False)])
         consumer.seek(library.TopicPartition(topic, 0, 3))  # the last marker
         result += [position(), consumer.poll(1), position()]
         consumer.seek(library.TopicPartition(topic, 0, 4))
@@ -358,7 +360,7 @@ def metadata(library: Any, servers: str, topic: str) -> list[Any]:
     for client in (producer, consumer, admin):
         calls = (client.list_topics, client.cluster_id, partial(client.set_sasl_credentials, "user", "password"))
         result += [raised(library, call) for call in calls]
-    return [str(each) for each in result]
+    return [str(element) for element in result]
 
 
 def unreachable(library: Any, servers: str, topic: str) -> list[Any]:
@@ -395,7 +397,7 @@ def errors_without_a_broker(library: Any, servers: str, topic: str) -> list[Any]
 def values(library: Any, servers: str, topic: str) -> list[Any]:
     part, error, message = library.TopicPartition, library.KafkaError, library.Message
     pairs = [part("a", 1), part("a", 1, 9), part("a", 2), part("b", 0), part("a")]
-    result: list[Any] = [str(each) for each in (*pairs, part("a", 1, 5, "m", 3), part("a", 0, -2))]
+    result: list[Any] = [str(partition) for partition in (*pairs, part("a", 1, 5, "m", 3), part("a", 0, -2))]
     result += [[first == second for first in pairs] for second in pairs]
     result += [[first < second for first in pairs] for second in pairs]
     result += [[first >= second for first in pairs] for second in pairs]

@@ -129,7 +129,7 @@ def schemas(library: Any, url: str) -> list[Any]:
         result.append(registry_error(library, call))
     for call in (partial(client.get_version, "a", 7), partial(client.register_schema, "a", registry.Schema("{"))):
         result.append(registry_error(library, call))
-    return [shown(each) for each in result]
+    return [shown(element) for element in result]
 
 
 def shown(value: Any) -> str:
@@ -253,7 +253,7 @@ def values_that_do_not_fit(library: Any, url: str) -> list[Any]:
     for number, (serializer, deserializer, value) in enumerate(formats(library, client)):
         ctx, values = context(library, f"orders-{number}"), wrong[number]
         serializer()(value, ctx)
-        result += [refused(library, partial(serializer(), each, ctx)) for each in values]
+        result += [refused(library, partial(serializer(), bad_value, ctx)) for bad_value in values]
         for data in (b"", b"\0", b"\0\0\0", b"\1\0\0\0\1\2\3", b"\0\0\0\0\1"):
             result.append(refused(library, partial(deserializer(), data, ctx)))
     return result
@@ -350,12 +350,12 @@ def builders(library: Any, url: str) -> list[Any]:
         ]
         serializer.close()
     avro.AvroSerializerBuilder(None, client, AVRO, serializer_init=made.append).build({}, False)
-    result.append([type(each).__name__ for each in made])
+    result.append([type(instance).__name__ for instance in made])
     wrong: list[Any] = [
         avro.AvroSerializerBuilder({"url": url}, client),
         protobuf.ProtobufSerializerBuilder(None, client),
     ]
-    result += [failed(partial(each.build, {}, False)) for each in wrong]
+    result += [failed(partial(builder.build, {}, False)) for builder in wrong]
     return result
 
 

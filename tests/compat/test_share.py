@@ -104,7 +104,7 @@ def explicit(library: Any, servers: str, topic: str) -> list[Any]:
         for message in again:
             consumer.acknowledge(message)
         result.append(consumer.commit_async())
-    return [*result, [str(each) for each in kind]]
+    return [*result, [str(enum_member) for enum_member in kind]]
 
 
 def from_two_threads(library: Any, servers: str, topic: str) -> list[Any]:
@@ -169,7 +169,9 @@ def messages(library: Any, servers: str, topic: str) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    "program", [implicit, explicit, from_two_threads, deserialized, configs, messages], ids=lambda each: each.__name__
+    "program",
+    [implicit, explicit, from_two_threads, deserialized, configs, messages],
+    ids=lambda program: program.__name__,
 )
 def test_a_program_shows_the_same_with_both_libraries(program: Program, kafka: Kafka) -> None:
     compare(program, kafka)
