@@ -202,14 +202,14 @@ def test_aiokafka_gets_over_faults(kafka: Kafka) -> None:
             heartbeat_interval_ms=100,
         )
         await consumer.start()
-        found = [(await asyncio.wait_for(consumer.getone(), 30)).value for _ in range(2)]
+        received = [(await asyncio.wait_for(consumer.getone(), 30)).value for _ in range(2)]
         await consumer.commit()
         kafka.move_coordinator("billing")
         kafka.produce("orders", "three")
-        found.append((await asyncio.wait_for(consumer.getone(), 30)).value)
+        received.append((await asyncio.wait_for(consumer.getone(), 30)).value)
         await asyncio.wait_for(consumer.commit(), 30)  # aiokafka does not look for its coordinator while it stops
         await consumer.stop()
-        return found
+        return received
 
     kafka.create_topic("orders")
     assert asyncio.run(scenario()) == [b"one", b"two", b"three"] == values(kafka)

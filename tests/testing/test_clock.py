@@ -20,8 +20,10 @@ WEEK = 7 * DAY
 
 
 def fetch(topic: Topic, offset: int, wait_ms: int) -> FetchRequest:
-    wanted = FetchTopic(topic=topic.name, partitions=[FetchPartition(fetch_offset=offset, partition_max_bytes=1 << 20)])
-    return FetchRequest(max_wait_ms=wait_ms, min_bytes=1, max_bytes=1 << 20, topics=[wanted])
+    fetch_topic = FetchTopic(
+        topic=topic.name, partitions=[FetchPartition(fetch_offset=offset, partition_max_bytes=1 << 20)]
+    )
+    return FetchRequest(max_wait_ms=wait_ms, min_bytes=1, max_bytes=1 << 20, topics=[fetch_topic])
 
 
 def test_time_stands_still_and_jumps(kafka: Kafka) -> None:
@@ -108,7 +110,7 @@ def test_a_rebalance_that_nobody_ends_is_over(kafka: Kafka, wire: Wire) -> None:
     kafka.advance(60_000)
     joined = other.receive_join()
     assert joined.error_code == NONE
-    assert [each.member_id for each in joined.members] == [other.member_id]
+    assert [member.member_id for member in joined.members] == [other.member_id]
 
 
 @pytest.mark.kafka(**{"log.retention.check.interval.ms": 60_000})

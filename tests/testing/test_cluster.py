@@ -195,7 +195,9 @@ def test_offsets_are_committed_in_transactions_at_another_broker(kafka_cluster: 
 def committed_offsets(cluster: KafkaCluster, group: str) -> dict[int, int]:
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
         offsets = admin.list_consumer_group_offsets([group], require_stable=True)
-        return {place.partition: found.offset for place, found in offsets[group].items() if found.offset >= 0}
+        return {
+            place.partition: committed.offset for place, committed in offsets[group].items() if committed.offset >= 0
+        }
 
 
 def test_share_groups_whose_coordinators_are_on_other_brokers(kafka_cluster: Callable[..., KafkaCluster]) -> None:

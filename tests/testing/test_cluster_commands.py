@@ -39,9 +39,9 @@ def test_status_shows_what_is_missing(kafka_cluster: Callable[..., KafkaCluster]
         "ottla: the cluster is not healthy: 1 brokers are fenced, 4 partitions are under-replicated, 1 have no leader"
     ]
     assert result.stdout.splitlines()[-1] == "2 topics, 6 partitions: 4 under-replicated, 1 without a leader"
-    found: dict[str, Any] = json.loads(status(cluster, "--json").stdout)
-    assert (found["fenced"], found["under_replicated"], found["leaderless"]) == (1, 4, 1)
-    first = found["brokers"][0]
+    report: dict[str, Any] = json.loads(status(cluster, "--json").stdout)
+    assert (report["fenced"], report["under_replicated"], report["leaderless"]) == (1, 4, 1)
+    first = report["brokers"][0]
     assert (first["broker"], first["state"], first["leaders"], first["not_in_sync"]) == (1, "fenced", 0, 4)
     for flag, count in (("under-replicated", 4), ("unavailable", 1), ("under-min-isr", 1)):
         assert described(cluster, f"--{flag}-partitions").stdout.count("Partition: ") == count, flag

@@ -159,15 +159,15 @@ def test_the_brokers_of_the_compose_file_form_a_cluster(etcd: EtcdServer, tmp_pa
     ]
     for number, service in enumerate(brokers):
         inner, outer = ports[2 * number : 2 * number + 2]
-        found = outside[number]
-        assert found is not None
-        assert service["ports"] == [f"127.0.0.1:{found[1]}:19092", f"127.0.0.1:{9464 + number}:9464"]
+        matched = outside[number]
+        assert matched is not None
+        assert service["ports"] == [f"127.0.0.1:{matched[1]}:19092", f"127.0.0.1:{9464 + number}:9464"]
         paths = {"OTTLA_LOG_DIRS": str(tmp_path / f"data-{number}")}  # as the image sets it
         described.append(Described(service["command"], {**paths, **service["environment"]}))
         replacements.append(
             {
                 "etcd:2379/": f"127.0.0.1:{etcd.port}/",
-                f"HOST://127.0.0.1:{found[1]}": f"HOST://127.0.0.1:{outer}",
+                f"HOST://127.0.0.1:{matched[1]}": f"HOST://127.0.0.1:{outer}",
                 "0.0.0.0:19092": f"127.0.0.1:{outer}",
                 "0.0.0.0:9092": f"127.0.0.1:{inner}",
                 f"broker-{number + 1}:9092": f"127.0.0.1:{inner}",
@@ -257,13 +257,13 @@ def test_a_single_broker_is_served_as_its_unit_says(tmp_path: Path) -> None:
 
 
 def test_the_brokers_of_the_units_form_a_cluster(etcd: EtcdServer, tmp_path: Path) -> None:
-    found = re.search(
+    matched = re.search(
         r"^ExecStart=/opt/ottla/bin/ottla serve (.*)$", (DEPLOY / "systemd" / "ottla.service").read_text(), re.M
     )
     lines = (DEPLOY / "systemd" / "ottla.env").read_text().splitlines()
     variables = dict(line.split("=", 1) for line in lines if not line.startswith("#"))
-    assert found is not None
-    arguments = re.sub(r"\$\{(\w+)\}", lambda name: variables[name[1]], found[1]).split()
+    assert matched is not None
+    arguments = re.sub(r"\$\{(\w+)\}", lambda name: variables[name[1]], matched[1]).split()
     properties = (DEPLOY / "systemd" / "server.properties").read_text()
     free = free_ports(6)
     ports, metrics = free[:3], free[3:]

@@ -19,9 +19,9 @@ def libraries(example: str) -> set[str]:
 
 
 def title(example: str) -> str:
-    found = re.search(r"def (test_\w+)", example)
-    assert found is not None
-    return f"{found[1]}-{'-'.join(sorted(libraries(example)))}"
+    matched = re.search(r"def (test_\w+)", example)
+    assert matched is not None
+    return f"{matched[1]}-{'-'.join(sorted(libraries(example)))}"
 
 
 def test_all_the_clients_are_there() -> None:

@@ -38,9 +38,9 @@ def produce(topic: Topic, **fields: Any) -> str:
     return name_of(answer.error_code)
 
 
-def fetch(topic: Topic, session: int = 0, epoch: int = -1, *, wanted: bool = True) -> FetchRequest:
+def fetch(topic: Topic, session: int = 0, epoch: int = -1, *, includes_topic: bool = True) -> FetchRequest:
     partition = FetchPartition(fetch_offset=0, partition_max_bytes=1 << 20)
-    topics = [FetchTopic(topic=topic.name, partitions=[partition])] if wanted else []
+    topics = [FetchTopic(topic=topic.name, partitions=[partition])] if includes_topic else []
     return FetchRequest(max_bytes=1 << 20, session_id=session, session_epoch=epoch, topics=topics)
 
 
@@ -104,10 +104,10 @@ def test_a_failed_fetch_names_the_partitions_of_its_session(kafka: Kafka, wire: 
     topic.append(2)
     session = wire.send(fetch(topic, epoch=0), 11).session_id
     kafka.fail("Fetch", error="NOT_LEADER_OR_FOLLOWER")
-    failed = wire.send(fetch(topic, session, 1, wanted=False), 11)
+    failed = wire.send(fetch(topic, session, 1, includes_topic=False), 11)
     assert (failed.error_code, failed.session_id) == (NONE, session)
     assert name_of(failed.responses[0].partitions[0].error_code) == "NOT_LEADER_OR_FOLLOWER"
-    after = wire.send(fetch(topic, session, 2, wanted=False), 11)
+    after = wire.send(fetch(topic, session, 2, includes_topic=False), 11)
     assert after.error_code == NONE
     assert after.responses[0].partitions[0].high_watermark == 2
 
@@ -145,8 +145,8 @@ def test_a_failed_share_fetch_names_the_partitions_of_its_session(kafka: Kafka, 
 def test_metadata_that_fails_names_the_brokers_all_the_same(kafka: Kafka, wire: Wire, topic: Topic) -> None:
     """A client that hears of no broker at all would give up; Kafka's own answer lists them beside an error of a topic."""
     kafka.fail("Metadata", 2, error="LEADER_NOT_AVAILABLE")
-    for wanted in ([MetadataRequestTopic(name="orders"), MetadataRequestTopic(name="made-by-nobody")], None):
-        answer = wire.send(MetadataRequest(topics=wanted), 12)
+    for topics in ([MetadataRequestTopic(name="orders"), MetadataRequestTopic(name="made-by-nobody")], None):
+        answer = wire.send(MetadataRequest(topics=topics), 12)
         assert len(answer.brokers) == 1
         assert {(row.name, name_of(row.error_code)) for row in answer.topics} >= {("orders", "LEADER_NOT_AVAILABLE")}
         assert all(row.partitions == [] for row in answer.topics)
@@ -409,8 +409,8 @@ def test_the_session_of_one_member_or_of_all_expires(kafka: Kafka, wire: Wire) -
 def test_the_session_of_a_consumer_expires(kafka: Kafka, wire: Wire, topic: Topic) -> None:
     group = new_group(wire)
     one, other = Consumer(wire, group), Consumer(wire, group)
-    for each in (one, other):
-        assert each.join(topic.name).error_code == NONE
+    for member in (one, other):
+        assert member.join(topic.name).error_code == NONE
     kafka.expire_session(group, one.member_id)
     assert name_of(one.beat().error_code) == "UNKNOWN_MEMBER_ID"
     assert other.beat().error_code == NONE
@@ -438,10 +438,10 @@ def versions(wire: Wire, version: int = 3) -> dict[int, tuple[int, int]]:
 
 def test_an_older_release_says_and_serves_what_it_did(kafka: Kafka, wire: Wire, topic: Topic) -> None:
     with kafka.pin_versions("2.8.1"):
-        found = versions(wire)
-        assert found[api.PRODUCE] == (0, 9)
-        assert found[api.FETCH] == (0, 12)
-        assert api.CONSUMER_GROUP_HEARTBEAT not in found
+        supported = versions(wire)
+        assert supported[api.PRODUCE] == (0, 9)
+        assert supported[api.FETCH] == (0, 12)
+        assert api.CONSUMER_GROUP_HEARTBEAT not in supported
         assert wire.send(ApiVersionsRequest(**SOFTWARE), 3).finalized_features == []
         assert produce(topic, version=9) == "NONE"
         with pytest.raises(Closed):
@@ -495,8 +495,8 @@ def test_faults_outlive_a_restart(kafka: Kafka, topic: Topic) -> None:
     kafka.fail("ListGroups", error="NOT_COORDINATOR")
     kafka.restart()
     wire = Wire(kafka.address, is_kafka=False)
-    found = [name_of(wire.send(ListGroupsRequest(), 4).error_code) for _ in range(3)]
-    assert found == ["COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR", "NONE"]
+    error_names = [name_of(wire.send(ListGroupsRequest(), 4).error_code) for _ in range(3)]
+    assert error_names == ["COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR", "NONE"]
     wire.close()
 
 

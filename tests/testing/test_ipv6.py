@@ -30,9 +30,9 @@ def test_the_line_of_serve_shows_an_address_that_clients_take() -> None:
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
-        found = re.search(r"PLAINTEXT://(\[::1\]:\d+) ", process.stdout.readline())
-        assert found is not None
-        with Admin(bootstrap_servers=found[1]) as admin:
+        matched = re.search(r"PLAINTEXT://(\[::1\]:\d+) ", process.stdout.readline())
+        assert matched is not None
+        with Admin(bootstrap_servers=matched[1]) as admin:
             assert len(admin.describe_cluster().nodes) == 1
     finally:
         process.send_signal(signal.SIGTERM)

@@ -30,9 +30,9 @@ TOPIC, BROKER = 2, 4
 
 
 def config(wire: Wire, kind: int, resource: str, name: str) -> str:
-    wanted = DescribeConfigsResource(resource_type=kind, resource_name=resource, configuration_keys=[name])
-    (found,) = wire.send(DescribeConfigsRequest(resources=[wanted]), 4).results[0].configs
-    return str(found.value)
+    query = DescribeConfigsResource(resource_type=kind, resource_name=resource, configuration_keys=[name])
+    (entry,) = wire.send(DescribeConfigsRequest(resources=[query]), 4).results[0].configs
+    return str(entry.value)
 
 
 def values(records: list[Record]) -> list[bytes | None]:
@@ -50,18 +50,18 @@ def is_refused(address: tuple[str, int]) -> bool:
 def members_of(wire: Wire, group: str) -> list[str]:
     """Of a group whose coordinator is looked for first."""
     assert wire.send(FindCoordinatorRequest(key=group), 3).error_code == NONE
-    found = described(wire, group)
-    assert found.error_code == NONE
-    return [member.member_id for member in found.members]
+    description = described(wire, group)
+    assert description.error_code == NONE
+    return [member.member_id for member in description.members]
 
 
 def held() -> dict[threading.Thread | str, str]:
     """Threads and descriptors of this process, with what they are. Some may be of an earlier test, and end by themselves."""
-    found: dict[threading.Thread | str, str] = {thread: thread.name for thread in threading.enumerate()}
+    handles: dict[threading.Thread | str, str] = {thread: thread.name for thread in threading.enumerate()}
     for path in Path("/proc/self/fd").glob("*"):
         with contextlib.suppress(FileNotFoundError):
-            found[path.name] = str(path.readlink())
-    return found
+            handles[path.name] = str(path.readlink())
+    return handles
 
 
 def left(before: dict[threading.Thread | str, str], directory: Path) -> list[str]:
@@ -112,10 +112,10 @@ def test_a_key_decides_as_in_kafkas_own_producer(kafka: Kafka) -> None:
     assert kafka.produce("keyed", "", "kafka").partition == kafka.produce("keyed", "again", "kafka").partition
     for number in range(20):
         kafka.produce("keyed", str(number), f"key-{number}")
-    found = kafka.records("keyed")
-    assert len({record.partition for record in found}) > 3
-    assert [(record.partition, record.offset) for record in found] == sorted((r.partition, r.offset) for r in found)
-    assert kafka.records("keyed", partition=2) == [record for record in found if record.partition == 2]
+    records = kafka.records("keyed")
+    assert len({record.partition for record in records}) > 3
+    assert [(record.partition, record.offset) for record in records] == sorted((r.partition, r.offset) for r in records)
+    assert kafka.records("keyed", partition=2) == [record for record in records if record.partition == 2]
 
 
 def test_an_unknown_topic_is_named(kafka: Kafka) -> None:
@@ -361,7 +361,7 @@ def test_a_restart_keeps_everything_and_the_port(kafka: Kafka, wire: Wire, topic
         wire.receive()
     assert kafka.bootstrap_servers == servers
     assert len(kafka.records("orders")) == 5
-    assert [each.member_id for each in described(wire, member.group_id).members] == [member.member_id]
+    assert [row.member_id for row in described(wire, member.group_id).members] == [member.member_id]
 
 
 def test_a_killed_broker_is_gone_and_recovers(kafka: Kafka, wire: Wire, topic: Topic) -> None:
@@ -410,14 +410,14 @@ def test_the_port_is_given_to_nobody_else_meanwhile(kafka: Kafka) -> None:
 def test_who_waits_for_the_broker_hears_that_it_went_down(kafka: Kafka) -> None:
     """A jump of the clock in another thread, which takes a while."""
     kafka.create_topic("orders", 200)
-    said: list[str] = []
+    messages: list[str] = []
 
     def jump() -> None:
         try:
             while True:
                 kafka.advance(30 * 86_400_000)
         except RuntimeError as error:
-            said.append(str(error))
+            messages.append(str(error))
 
     thread = threading.Thread(target=jump)
     thread.start()
@@ -425,7 +425,7 @@ def test_who_waits_for_the_broker_hears_that_it_went_down(kafka: Kafka) -> None:
     kafka.kill()
     thread.join(30)
     assert not thread.is_alive()
-    assert said[0] in ("the broker went down", "the broker is down: restart() starts it again")
+    assert messages[0] in ("the broker went down", "the broker is down: restart() starts it again")
     kafka.restart()
 
 

@@ -69,9 +69,9 @@ def answers(broker: EmbeddedBroker, authority: Path) -> bool:
     context = ssl.create_default_context(cafile=authority)
     wire._socket = context.wrap_socket(wire.socket(), server_hostname="127.0.0.1")
     wire._connections[-1] = wire._socket
-    found = bool(wire.send(MetadataRequest(topics=[]), 12).brokers)
+    has_brokers = bool(wire.send(MetadataRequest(topics=[]), 12).brokers)
     wire.close()
-    return found
+    return has_brokers
 
 
 @pytest.mark.parametrize("kind", ["PEM", "PKCS12", "JKS"])

@@ -47,9 +47,9 @@ def through_the_wire(key: int, version: int, code: int) -> Any:
 def test_every_answer_has_the_code_and_can_travel(name: str) -> None:
     code = getattr(errors, name)
     for key, version in EVERYTHING:
-        found = [found for _, found in codes_in(through_the_wire(key, version, code))]
-        assert code in found, f"{APIS[key].name} {version}"
-        assert set(found) <= {code, errors.NONE}, f"{APIS[key].name} {version}"
+        codes = [row_code for _, row_code in codes_in(through_the_wire(key, version, code))]
+        assert code in codes, f"{APIS[key].name} {version}"
+        assert set(codes) <= {code, errors.NONE}, f"{APIS[key].name} {version}"
 
 
 PLACES: Final = [
@@ -80,7 +80,7 @@ PLACES: Final = [
 def test_an_error_lies_where_a_broker_puts_it(name: str, version: int, error: str, places: set[str]) -> None:
     key = next(row.key for row in APIS.values() if row.name == name)
     code = getattr(errors, error)
-    assert {where for where, found in codes_in(through_the_wire(key, version, code)) if found == code} == places
+    assert {where for where, row_code in codes_in(through_the_wire(key, version, code)) if row_code == code} == places
 
 
 class ErrorResponses:
@@ -161,6 +161,6 @@ def test_kafka_refuses_in_the_same_way(oracle: tuple[str, ErrorResponses]) -> No
             continue  # a version that this release does not have
         compared += 1
         theirs = codec.decode(APIS[key].response_class(), version, body)[0]
-        found = set(differences(through_the_wire(key, version, code), theirs))
-        assert found <= {where for api_key, where in DIFFERENT if api_key == key}, f"{APIS[key].name} {version}"
+        differing = set(differences(through_the_wire(key, version, code), theirs))
+        assert differing <= {where for api_key, where in DIFFERENT if api_key == key}, f"{APIS[key].name} {version}"
     assert compared > 0.85 * len(EVERYTHING) if release > "4" else compared > 150

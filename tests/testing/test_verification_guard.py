@@ -33,10 +33,10 @@ def coordinated_by(wire: Wire, node_id: int) -> str:
     """A transactional id whose coordinator is a broker."""
     for number in range(1000):
         name = f"id-{number}"
-        (found,) = wire.send(FindCoordinatorRequest(key_type=1, coordinator_keys=[name]), 4).coordinators
-        if found.error_code != NONE:
+        (coordinator,) = wire.send(FindCoordinatorRequest(key_type=1, coordinator_keys=[name]), 4).coordinators
+        if coordinator.error_code != NONE:
             time.sleep(0.05)
-        elif found.node_id == node_id:
+        elif coordinator.node_id == node_id:
             return name
     pytest.fail("no transactional id has this coordinator")
 
@@ -73,8 +73,8 @@ def test_a_partition_that_was_led_elsewhere_when_the_verification_began() -> Non
             time.sleep(0.01)
         assert not answers, "the leader must change before the verification ends"
         sender.join(30)
-        (found,) = answers
-        codes = {row.index: row.error_code for row in found.responses[0].partition_responses}
+        (response,) = answers
+        codes = {row.index: row.error_code for row in response.responses[0].partition_responses}
         assert codes == {0: NOT_LEADER_OR_FOLLOWER, 1: NONE}
         for wire in wires.values():
             wire.close()
