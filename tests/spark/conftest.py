@@ -70,8 +70,8 @@ class Cluster:
 
     def send(self, topic: str, records: Sequence[Sent], **configs: Any) -> None:
         """Append records, each partition in their order."""
-        given = {key.replace("_", "."): value for key, value in configs.items()}
-        producer = Producer({"bootstrap.servers": self.servers, "linger.ms": 5, "log_level": 0, **given})
+        client_configs = {key.replace("_", "."): value for key, value in configs.items()}
+        producer = Producer({"bootstrap.servers": self.servers, "linger.ms": 5, "log_level": 0, **client_configs})
         failed: list[Any] = []
         for record in records:
             producer.produce(
@@ -103,9 +103,9 @@ class Cluster:
     def committed(self, group: str, topic: str) -> dict[int, int]:
         """A group's offsets, partitions without one left out."""
         consumer = Consumer({"bootstrap.servers": self.servers, "group.id": group, "log_level": 0})
-        found = consumer.committed([TopicPartition(topic, number) for number in range(self.partitions(topic))], 20)
+        positions = consumer.committed([TopicPartition(topic, number) for number in range(self.partitions(topic))], 20)
         consumer.close()
-        return {each.partition: each.offset for each in found if each.offset >= 0}
+        return {position.partition: position.offset for position in positions if position.offset >= 0}
 
     def partitions(self, topic: str) -> int:
         return len(self._admin.list_topics(topic, 10).topics[topic].partitions)
@@ -122,7 +122,7 @@ class Cluster:
                 "log_level": 0,
             }
         )
-        found: list[Sent] = []
+        records: list[Sent] = []
         try:
             for number in range(self.partitions(topic)):
                 consumer.assign([TopicPartition(topic, number, 0)])
@@ -134,18 +134,18 @@ class Cluster:
                         assert error.code() == KafkaError._PARTITION_EOF, error
                         break
                     headers: Any = message.headers()
-                    found.append(Sent(message.value(), message.key(), headers, message.timestamp()[1], number))
+                    records.append(Sent(message.value(), message.key(), headers, message.timestamp()[1], number))
         finally:
             consumer.close()
-        return found
+        return records
 
 
 @contextmanager
 def broker_under_test(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """Ottla in this process, or what `--broker` names."""
-    given = request.config.getoption("--broker")
-    if given:
-        yield Cluster(given)
+    address = request.config.getoption("--broker")
+    if address:
+        yield Cluster(address)
         return
     with EmbeddedBroker(QUICK) as embedded:
         yield Cluster(embedded.bootstrap_servers)
@@ -155,7 +155,7 @@ def broker_under_test(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 def started_session(name: str, **configs: str) -> Iterator[SparkSession]:
     """A session on two cores; `configs` with _ for the dot."""
     builder = session_builder(name).master("local[2]")
-    given = {
+    settings = {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
@@ -165,7 +165,7 @@ def started_session(name: str, **configs: str) -> Iterator[SparkSession]:
         "spark.sql.session.timeZone": "UTC",
         **{key.replace("_", "."): value for key, value in configs.items()},
     }
-    for key, value in given.items():
+    for key, value in settings.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")

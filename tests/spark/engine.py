@@ -101,7 +101,7 @@ class Engine:
             ending(cluster, *arguments, **options)
 
         with replaced(ClusterClient, "end_transaction", end):
-            parts = [each.transaction for each in written if each.transaction is not None]
+            parts = [result.transaction for result in written if result.transaction is not None]
             if parts:
                 publish(self._brokers, self._producer, self._sink_id, number, parts)
         self._step()

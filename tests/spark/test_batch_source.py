@@ -87,8 +87,8 @@ def test_headers(reading: Reading, cluster: Cluster) -> None:
         ]
     )
     rows = reading.batch(subscribe=topic, includeHeaders="true").orderBy("offset").select("headers").collect()
-    found = [None if row[0] is None else [tuple(header) for header in row[0]] for row in rows]
-    assert found == [[("a", b"1"), ("b", b"\x00\xff")], None, [("a", None), ("a", b"")]]
+    headers = [None if row[0] is None else [tuple(header) for header in row[0]] for row in rows]
+    assert headers == [[("a", b"1"), ("b", b"\x00\xff")], None, [("a", None), ("a", b"")]]
 
 
 def test_a_schema_is_a_projection(reading: Reading, cluster: Cluster) -> None:
@@ -130,8 +130,8 @@ def test_between_offsets(reading: Reading, cluster: Cluster) -> None:
     topic = cluster.topic(numbered(20, partitions=2), partitions=2)
     start, end = json.dumps({topic: {"0": 3, "1": -2}}), json.dumps({topic: {"0": -1, "1": 4}})
     frame = reading.batch(subscribe=topic, startingOffsets=start, endingOffsets=end)
-    found = [tuple(row) for row in frame.select("partition", "offset").orderBy("partition", "offset").collect()]
-    assert found == [(0, offset) for offset in range(3, 10)] + [(1, offset) for offset in range(4)]
+    positions = [tuple(row) for row in frame.select("partition", "offset").orderBy("partition", "offset").collect()]
+    assert positions == [(0, offset) for offset in range(3, 10)] + [(1, offset) for offset in range(4)]
     assert reading.batch(subscribe=topic, startingOffsets="earliest", endingOffsets="latest").count() == 20
 
 

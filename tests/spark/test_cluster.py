@@ -81,10 +81,10 @@ def environment() -> dict[str, str]:
 @contextmanager
 def daemon(log: Path, *arguments: str) -> Iterator[Path]:
     """A master or a worker; it and what it started is gone after the block."""
-    with log.open("w") as said:
+    with log.open("w") as output:
         process = subprocess.Popen(
             [spark_home() / "bin" / "spark-class", *arguments],
-            stdout=said,
+            stdout=output,
             stderr=subprocess.STDOUT,
             env=environment(),
             start_new_session=True,
@@ -100,13 +100,13 @@ def daemon(log: Path, *arguments: str) -> Iterator[Path]:
                 os.kill(left, signal.SIGKILL)
 
 
-def said(log: Path, pattern: str) -> str:
+def wait_for_line(log: Path, pattern: str) -> str:
     """Wait until a log says something; its first group."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        found = re.search(pattern, log.read_text())
-        if found:
-            return found[1]
+        matched = re.search(pattern, log.read_text())
+        if matched:
+            return matched[1]
         time.sleep(0.1)
     raise AssertionError(f"{log.name} does not say {pattern}: {log.read_text()[-2000:]}")
 
@@ -119,14 +119,14 @@ def master(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp("standalone")
     nowhere = ("--host", "127.0.0.1", "--webui-port", "0")
     with daemon(folder / "master.log", "org.apache.spark.deploy.master.Master", *nowhere, "--port", "0") as log:
-        address = said(log, r"(spark://127\.0\.0\.1:\d+)")
+        address = wait_for_line(log, r"(spark://127\.0\.0\.1:\d+)")
         worker = ("org.apache.spark.deploy.worker.Worker", *nowhere, "-c", "1", "-m", "1g", "-d")
         with (
             daemon(folder / "worker-1.log", *worker, str(folder / "worker-1"), address) as first,
             daemon(folder / "worker-2.log", *worker, str(folder / "worker-2"), address) as second,
         ):
-            for each in (first, second):
-                said(each, r"Successfully registered with master (\S+)")
+            for worker_log in (first, second):
+                wait_for_line(worker_log, r"Successfully registered with master (\S+)")
             yield address
 
 
@@ -150,16 +150,16 @@ def test_batch_stream_and_exactly_once_on_a_standalone_cluster(master: str, clus
         command, capture_output=True, text=True, timeout=200, check=False, env=environment(), cwd=tmp_path
     )
     assert done.returncode == 0, "\n".join(line for line in done.stderr.splitlines() if "\tat " not in line)[-3000:]
-    told = json.loads(done.stdout.splitlines()[-1])
+    report = json.loads(done.stdout.splitlines()[-1])
     # Both workers took part, and ran the package that was shipped to them.
-    assert {name for folder, _ in told["places"] for name in Path(folder).parts if name.startswith("worker-")} == {
+    assert {name for folder, _ in report["places"] for name in Path(folder).parts if name.startswith("worker-")} == {
         "worker-1",
         "worker-2",
     }
-    assert all(Path(module) != Path(ottla.__file__).resolve() for _, module in told["places"])
-    assert told["total"] == sum(range(400))
-    assert [sum(batches) for batches in told["batches"]] == [400, 400]
-    assert all(len(batches) > 2 for batches in told["batches"])
+    assert all(Path(module) != Path(ottla.__file__).resolve() for _, module in report["places"])
+    assert report["total"] == sum(range(400))
+    assert [sum(batches) for batches in report["batches"]] == [400, 400]
+    assert all(len(batches) > 2 for batches in report["batches"])
     for topic in (target, once):
         assert sorted(record.value or b"" for record in cluster.records(topic, committed=True)) == sorted(numbers)
 
@@ -170,10 +170,10 @@ def test_a_pipeline_on_a_standalone_cluster(master: str, cluster: Cluster, tmp_p
     shop = written(cluster, tmp_path, source)
     confs = ["spark.driver.host=127.0.0.1", "spark.executor.memory=600m"]
     confs += [f"spark.{role}.extraJavaOptions={JAVA}" for role in ("driver", "executor")]
-    given = [word for conf in confs for word in ("--conf", conf)]
-    with running(str(shop), "--master", master, "--json", *given) as process:
+    options = [word for conf in confs for word in ("--conf", conf)]
+    with running(str(shop), "--master", master, "--json", *options) as process:
         shown, errors = process.communicate(timeout=250)
         assert (process.returncode, errors) == (0, "")
-    told = {name: flow["rows_out"] for name, flow in flows(shown).items()}
-    assert told == {"bronze": 100, "silver": 100, "quarantine": 0, "gold": 3, "to_topic": 50}
+    rows_out = {name: flow["rows_out"] for name, flow in flows(shown).items()}
+    assert rows_out == {"bronze": 100, "silver": 100, "quarantine": 0, "gold": 3, "to_topic": 50}
     assert len(cluster.records(f"{source}-large", committed=True)) == 50

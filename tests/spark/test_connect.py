@@ -55,12 +55,12 @@ def test_batch_and_stream_through_spark_connect(cluster: Cluster, tmp_path: Path
     command = [sys.executable, "-W", "ignore", "-c", CLIENT, cluster.servers, source, target, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    said = json.loads(done.stdout.splitlines()[-1])
-    assert said == {
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert report == {
         "kind": "pyspark.sql.connect.session",
         "total": sum(range(100)),
         "ended": True,
         "told": [3, 100, 100, 0],
     }
-    found = [record.value for record in cluster.records(target, committed=True)]
-    assert sorted(found, key=lambda value: value or b"") == sorted([b"batch", *(str(n).encode() for n in range(100))])
+    values = [record.value for record in cluster.records(target, committed=True)]
+    assert sorted(values, key=lambda value: value or b"") == sorted([b"batch", *(str(n).encode() for n in range(100))])

@@ -23,10 +23,10 @@ ROOT = Path(__file__).parents[2]
 class Brokers:
     """The broker, which is killed and comes back; one that this test did not start is not killed."""
 
-    def __init__(self, folder: Path, given: str | None) -> None:
+    def __init__(self, folder: Path, address: str | None) -> None:
         self._folder = folder
-        self._process = None if given else Process(folder)
-        self.servers = given or (self._process.bootstrap_servers if self._process else "")
+        self._process = None if address else Process(folder)
+        self.servers = address or (self._process.bootstrap_servers if self._process else "")
 
     def kill_and_restart(self) -> None:
         assert self._process is not None

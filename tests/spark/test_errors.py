@@ -12,7 +12,7 @@ from tests.spark.conftest import T0, Cluster, Reading, Sent
 from tests.spark.test_sink import write
 
 
-def said(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
     """Our line in Spark's message, without the class; there must be exactly one: no chain of them."""
     lines = [line.strip() for line in str(error).splitlines()]
     ours = [line for line in lines if line.startswith("ottla.")]
@@ -38,20 +38,20 @@ def said(error: BaseException) -> str:
 def test_options_of_a_batch(options: dict[str, str], sentence: str, reading: Reading) -> None:
     with pytest.raises(PySparkException) as raised:
         reading.batch(**options).count()
-    assert sentence in said(raised.value)
+    assert sentence in message_of(raised.value)
 
 
 def test_no_servers(spark: SparkSession) -> None:
     with pytest.raises(PySparkException) as raised:
         spark.read.format("ottla").option("subscribe", "a").load().count()
-    assert said(raised.value) == "kafka.bootstrap.servers is missing: HOST:PORT of one broker or more"
+    assert message_of(raised.value) == "kafka.bootstrap.servers is missing: HOST:PORT of one broker or more"
 
 
 def test_a_stream_has_no_end(reading: Reading) -> None:
     frame = reading.stream(subscribe="a", endingOffsets="latest")
     with pytest.raises(PySparkException) as raised:
         frame.writeStream.format("noop").start().awaitTermination()
-    assert said(raised.value) == "endingOffsets is for batch reads only: a stream has no end"
+    assert message_of(raised.value) == "endingOffsets is for batch reads only: a stream has no end"
 
 
 def test_topics_and_partitions_that_do_not_exist(reading: Reading, cluster: Cluster) -> None:
@@ -69,7 +69,7 @@ def test_topics_and_partitions_that_do_not_exist(reading: Reading, cluster: Clus
     for options, sentence in cases:
         with pytest.raises(PySparkException) as raised:
             reading.batch(**options).count()
-        assert sentence in said(raised.value)
+        assert sentence in message_of(raised.value)
 
 
 def test_a_stream_of_a_topic_that_does_not_exist(reading: Reading, cluster: Cluster) -> None:
@@ -77,7 +77,7 @@ def test_a_stream_of_a_topic_that_does_not_exist(reading: Reading, cluster: Clus
     query = reading.stream(subscribe=missing).writeStream.format("noop").trigger(availableNow=True).start()
     with pytest.raises(PySparkException) as raised:
         query.awaitTermination()
-    assert said(raised.value) == f"topic {missing} does not exist"
+    assert message_of(raised.value) == f"topic {missing} does not exist"
 
 
 def test_a_broker_that_is_not_there(spark: SparkSession) -> None:
@@ -86,12 +86,12 @@ def test_a_broker_that_is_not_there(spark: SparkSession) -> None:
     options = {"kafka.bootstrap.servers": gone, "kafka.default.api.timeout.ms": "500", "kafka.max.block.ms": "500"}
     with pytest.raises(PySparkException) as raised:
         spark.read.format("ottla").options(**options, subscribe="a").load().count()
-    assert gone in said(raised.value)
+    assert gone in message_of(raised.value)
     with pytest.raises(PySparkException) as raised:
         spark.range(1).selectExpr("'v' AS value").write.format("ottla").options(**options, topic="a").mode(
             "append"
         ).save()
-    assert gone in said(raised.value)
+    assert gone in message_of(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_broker_that_is_not_there(spark: SparkSession) -> None:
 def test_a_schema_that_topics_do_not_have(schema: str, sentence: str, reading: Reading, cluster: Cluster) -> None:
     with pytest.raises(PySparkException) as raised:
         reading.batch(schema, subscribe=cluster.topic()).count()
-    assert "binary" in said(raised.value) or sentence in said(raised.value)
+    assert "binary" in message_of(raised.value) or sentence in message_of(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_what_a_sink_cannot_take(
 ) -> None:
     with pytest.raises(PySparkException) as raised:
         write(spark.range(1).selectExpr(*columns), cluster.servers, **options)
-    assert sentence in said(raised.value)
+    assert sentence in message_of(raised.value)
 
 
 def test_rows_that_a_sink_cannot_take(spark: SparkSession, cluster: Cluster) -> None:
@@ -158,7 +158,7 @@ def test_rows_that_a_sink_cannot_take(spark: SparkSession, cluster: Cluster) -> 
     for frame, options, sentence in cases:
         with pytest.raises(PySparkException) as raised:
             write(frame, cluster.servers, **options)
-        assert sentence in said(raised.value)
+        assert sentence in message_of(raised.value)
     assert cluster.records(topic) == []
 
 
@@ -166,4 +166,4 @@ def test_a_topic_cannot_be_overwritten(spark: SparkSession, cluster: Cluster) ->
     writer = spark.createDataFrame([("v",)], "value string").write.format("ottla").mode("overwrite")
     with pytest.raises(PySparkException) as raised:
         writer.option("kafka.bootstrap.servers", cluster.servers).option("topic", cluster.topic()).save()
-    assert said(raised.value) == 'a topic cannot be overwritten: use mode("append")'
+    assert message_of(raised.value) == 'a topic cannot be overwritten: use mode("append")'

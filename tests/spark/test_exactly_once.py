@@ -53,7 +53,11 @@ class Sink(NamedTuple):
     def commit(self, batch: int, written: list[TaskResult]) -> None:
         """What the driver does when the tasks are done."""
         publish(
-            self.brokers, self.producer, self.sink, batch, [each.transaction for each in written if each.transaction]
+            self.brokers,
+            self.producer,
+            self.sink,
+            batch,
+            [result.transaction for result in written if result.transaction],
         )
 
     def batch(self, number: int, *tasks: list[str]) -> None:
@@ -143,7 +147,7 @@ def test_what_is_decided_is_not_given_up(sink: Sink, monkeypatch: pytest.MonkeyP
         patch.setattr(exactly_once, "end_all", killed)
         with pytest.raises(Killed):
             sink.commit(0, written)
-    abort_batch(sink.brokers, sink.sink, 0, [each.transaction for each in written if each.transaction])
+    abort_batch(sink.brokers, sink.sink, 0, [result.transaction for result in written if result.transaction])
     sink.batch(0, ["other"], ["rows"])  # the plan need not be deterministic: the batch is complete
     assert sink.published() == ["a", "b"]
 
@@ -222,9 +226,9 @@ def test_the_last_decision_is_found_behind_many_others(cluster: Cluster, brokers
         for partition in range(8):
             producer.produce(exactly_once.DECISIONS, f'{{"batch":{number},"parts":[]}}', busy.sink, partition)
     producer.flush()
-    found = exactly_once.last_decision(brokers[0], quiet.sink)
-    assert found is not None
-    assert (found.batch, found.tasks) == (0, {0})
+    decision = exactly_once.last_decision(brokers[0], quiet.sink)
+    assert decision is not None
+    assert (decision.batch, decision.tasks) == (0, {0})
 
 
 STEPS = ["task 0", "task 1", "decision", "end 0", "end 1"]

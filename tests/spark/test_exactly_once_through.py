@@ -63,9 +63,9 @@ ACTIONS: st.SearchStrategy[Action] = st.one_of(
 
 @pytest.fixture(scope="module")
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    given = request.config.getoption("--broker")
-    if given:
-        yield Cluster(given)
+    address = request.config.getoption("--broker")
+    if address:
+        yield Cluster(address)
         return
     with EmbeddedBroker({**QUICK, "log.cleaner.backoff.ms": "50"}) as embedded:
         yield Cluster(embedded.bootstrap_servers)
@@ -148,9 +148,9 @@ class Input:
 
 def all_is_stable(brokers: Brokers, topic: str) -> None:
     """Wait for the markers of transactions that have ended: brokers write them after they have answered."""
-    wanted = dict.fromkeys(brokers.partitions(topic), LATEST)
+    latest = dict.fromkeys(brokers.partitions(topic), LATEST)
     deadline = time.monotonic() + 20
-    while brokers.list_offsets(wanted, committed=True) != brokers.list_offsets(wanted, committed=False):
+    while brokers.list_offsets(latest, committed=True) != brokers.list_offsets(latest, committed=False):
         assert time.monotonic() < deadline, "a transaction stays open"
         time.sleep(0.01)
 

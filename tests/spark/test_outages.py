@@ -66,7 +66,7 @@ def begun(
 
 def wait_for(query: StreamingQuery, cluster: Cluster, target: str, values: list[bytes]) -> None:
     deadline = time.monotonic() + 60
-    while [each.value for each in cluster.records(target)] != values:
+    while [record.value for record in cluster.records(target)] != values:
         assert query.isActive, query.exception()
         assert time.monotonic() < deadline, cluster.records(target)
         time.sleep(0.2)
@@ -108,8 +108,8 @@ def test_a_stream_ends_when_an_outage_is_too_long(spark: SparkSession, outage: O
 def test_ten_minutes_unless_something_else_is_said() -> None:
     assert source_options({**SERVERS, "subscribe": "t"}, stream=True).outage_ms == 600_000
     assert source_options({**SERVERS, "subscribe": "t"}, stream=True).poll_timeout_ms == 600_000
-    given = source_options({**SERVERS, "subscribe": "t", "brokerOutageTimeout": "1h"}, stream=True)
-    assert (given.outage_ms, given.poll_timeout_ms) == (3_600_000, 3_600_000)
+    options = source_options({**SERVERS, "subscribe": "t", "brokerOutageTimeout": "1h"}, stream=True)
+    assert (options.outage_ms, options.poll_timeout_ms) == (3_600_000, 3_600_000)
     sink = sink_options({**SERVERS, "topic": "t"}, stream=True)
     assert {sink.config[name] for name in ("default.api.timeout.ms", "delivery.timeout.ms", "max.block.ms")} == {
         600_000

@@ -36,7 +36,7 @@ def test_commands_as_the_page_says(tmp_path: Path) -> None:
     environment = on_path(tmp_path / "bin", ("ottla", "pytest"))
     commands = [line.strip() for line in BEFORE.splitlines() if re.match(r"    (ottla|echo|pytest) ", line)]
     assert len(commands) == 7
-    said = {}
+    outputs = {}
     with EmbeddedBroker() as broker:
         for command in commands:
             words = command.replace("127.0.0.1:9092", broker.bootstrap_servers)
@@ -56,19 +56,19 @@ def test_commands_as_the_page_says(tmp_path: Path) -> None:
                 assert "Group shop not found" in done.stderr
                 continue
             assert done.returncode == 0, (command, done.stdout, done.stderr)
-            said[command.partition(" --")[0]] = done.stdout
+            outputs[command.partition(" --")[0]] = done.stdout
     # What the page shows, but for the times.
     (shown,) = re.findall(r"```\n(FLOW.*?)```", PAGE, re.DOTALL)
-    rows = [line.split()[:6] for line in said["ottla pipeline run shop"].splitlines()]
+    rows = [line.split()[:6] for line in outputs["ottla pipeline run shop"].splitlines()]
     expected = [line.split()[:6] for line in shown.splitlines()[1:6]]
     if RELEASE >= (4, 2):
-        offsets = [line.split()[:6] for line in said["ottla consumer-groups"].splitlines()]
+        offsets = [line.split()[:6] for line in outputs["ottla consumer-groups"].splitlines()]
         assert ["shop", "orders", "0", "6", "6", "0"] in offsets
     else:
         expected = [[*row[:4], "-", row[5]] for row in expected]  # no lag in the progress of a query
     assert sorted(rows[1:6]) == sorted(expected)
-    assert said["ottla console-consumer"] == '{"number":1,"customer":"ada","amount":120.0}\n'
-    assert "1 passed" in said["pytest shop"]
+    assert outputs["ottla console-consumer"] == '{"number":1,"customer":"ada","amount":120.0}\n'
+    assert "1 passed" in outputs["pytest shop"]
     for name in re.findall(r"^\| `(\S+)` \| ", PAGE.partition("## Running")[0], re.MULTILINE):
         assert (tmp_path / "shop" / name).exists(), name
 
@@ -95,7 +95,7 @@ def test_tables_as_the_page_and_the_readme_say(tmp_path: Path) -> None:
     with EmbeddedBroker() as broker:
         environment |= {"OTTLA_BOOTSTRAP_SERVERS": broker.bootstrap_servers}
 
-        def said(command: str) -> str:
+        def run_command(command: str) -> str:
             words = command.replace("127.0.0.1:9092", broker.bootstrap_servers)
             if " pipeline run " in words:
                 words += f" --conf '{QUICK[-1]}'"
@@ -106,8 +106,8 @@ def test_tables_as_the_page_and_the_readme_say(tmp_path: Path) -> None:
             assert done.returncode == 0, (command, done.stdout, done.stderr)
             return done.stdout
 
-        said(f"ottla console-producer --topic orders < {sample}")
-        *_, table = [said(command) for command in three]
+        run_command(f"ottla console-producer --topic orders < {sample}")
+        *_, table = [run_command(command) for command in three]
         assert [line.split()[1:3] for line in table.splitlines()[1:]] == [
             ["1", "ada"],
             ["3", "ada"],
@@ -115,7 +115,7 @@ def test_tables_as_the_page_and_the_readme_say(tmp_path: Path) -> None:
             ["5", "bob"],
         ]
         (tmp_path / "lake").rename(tmp_path / "readme")
-        answers = {command.split(" --")[0]: said(command) for command in commands}
+        answers = {command.split(" --")[0]: run_command(command) for command in commands}
         assert answers[commands[2]] == table
         (shown,) = re.findall(r"```\n(TABLE.*?)```", TABLES, re.DOTALL)
         # What the page shows, but for bytes and times.

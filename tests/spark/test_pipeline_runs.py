@@ -83,8 +83,8 @@ def test_runs_follow_what_comes_and_count_it(cluster: Cluster, tmp_path: Path) -
         assert process.stderr is not None
         address = re.search(r"http://\S+", process.stderr.readline())
         first = flows(process.stdout.readline())
-        told = {name: (flow["rows_in"], flow["rows_out"]) for name, flow in first.items()}
-        assert told == {
+        row_counts = {name: (flow["rows_in"], flow["rows_out"]) for name, flow in first.items()}
+        assert row_counts == {
             "bronze": (302, 302),
             "silver": (302, 300),
             "quarantine": (302, 2),

@@ -44,13 +44,13 @@ class Frame:
 
 
 def defined(relation: Any = None, **sink: str) -> Definitions:
-    found = Definitions()
+    definitions = Definitions()
     if relation is not None:
-        found.frames["bronze"] = Frame(relation)
+        definitions.frames["bronze"] = Frame(relation)
     if sink:
         options = {name.replace("_", "."): value for name, value in sink.items()}
-        found.outputs["large"] = Sink("large", None, HERE, "ottla", options)
-    return found
+        definitions.outputs["large"] = Sink("large", None, HERE, "ottla", options)
+    return definitions
 
 
 def test_reads_are_found_wherever_they_stand_in_a_plan() -> None:

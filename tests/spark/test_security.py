@@ -38,7 +38,9 @@ def shown_in_the_ui(spark: SparkSession) -> list[str]:
     session: Any = spark
     executions = session._jsparkSession.sharedState().statusStore().executionsList()
     shown = [executions.apply(number) for number in range(executions.size())]
-    return [f"{each.description()} {each.details()} {each.physicalPlanDescription()}" for each in shown]
+    return [
+        f"{execution.description()} {execution.details()} {execution.physicalPlanDescription()}" for execution in shown
+    ]
 
 
 def write(spark: SparkSession, kafka: Kafka, values: list[str], topic: str) -> None:

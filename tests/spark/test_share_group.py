@@ -22,12 +22,12 @@ def numbered(first: int, count: int, partitions: int = 1) -> list[Sent]:
 def from_the_beginning(cluster: Cluster, **configs: str) -> str:
     """A share group that begins at the beginning of its topics."""
     group = cluster.name()
-    wanted = {
+    group_configs = {
         "share.auto.offset.reset": "earliest",
         **{name.replace("_", "."): value for name, value in configs.items()},
     }
     with Admin(bootstrap_servers=cluster.servers) as admin:
-        changes = [ConfigChange(name, value) for name, value in wanted.items()]
+        changes = [ConfigChange(name, value) for name, value in group_configs.items()]
         resource = ConfigResource(ResourceType.GROUP, group)
         assert admin.incremental_alter_configs({resource: changes})[resource] is None
     return group
@@ -35,12 +35,12 @@ def from_the_beginning(cluster: Cluster, **configs: str) -> str:
 
 def left_for_others(cluster: Cluster, group: str, topic: str) -> list[str]:
     """What the group still hands out."""
-    found = []
+    values = []
     with ShareConsumer(bootstrap_servers=cluster.servers, group_id=group) as consumer:
         consumer.subscribe([topic])
         while records := consumer.poll(3):
-            found += [(record.value or b"").decode() for record in records]
-    return sorted(found)
+            values += [(record.value or b"").decode() for record in records]
+    return sorted(values)
 
 
 class Taking:

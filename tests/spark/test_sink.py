@@ -58,10 +58,10 @@ def test_keys_go_where_kafka_s_java_producer_sends_them(spark: SparkSession, clu
     write(frame, cluster.servers, topic=ours)
     # librdkafka takes an empty key for none; its place is the Java producer's by the formula.
     expected = {record.key: record.partition for record in cluster.records(theirs) if record.key}
-    found = {record.key: record.partition for record in cluster.records(ours)}
-    assert len(found) == len(keys)
-    assert {key: found[key] for key in expected} == expected
-    assert found[b""] == (0x106E08D9 & 0x7FFFFFFF) % 5
+    partitions = {record.key: record.partition for record in cluster.records(ours)}
+    assert len(partitions) == len(keys)
+    assert {key: partitions[key] for key in expected} == expected
+    assert partitions[b""] == (0x106E08D9 & 0x7FFFFFFF) % 5
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
@@ -110,8 +110,8 @@ def test_a_stream_writes_each_row_once_over_a_restart(reading: Reading, cluster:
     assert run() == 2
     cluster.send(source, [Sent(b"v%d" % i, b"k%d" % i, [("h", b"%d" % i)], T0 + i) for i in range(6, 9)])
     assert run() == 1
-    found = sorted(record._replace(partition=0) for record in cluster.records(target))
-    assert found == [Sent(b"v%d" % i, b"k%d" % i, [("h", b"%d" % i)], T0 + i) for i in range(9)]
+    records = sorted(record._replace(partition=0) for record in cluster.records(target))
+    assert records == [Sent(b"v%d" % i, b"k%d" % i, [("h", b"%d" % i)], T0 + i) for i in range(9)]
 
 
 def exactly_once(frame: DataFrame, servers: str, checkpoint: Path, **options: str) -> StreamingQuery:
@@ -136,7 +136,7 @@ def test_a_batch_that_spark_runs_again_is_published_once(
     target = cluster.topic(partitions=3)
     frame = reading.stream(subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger=8).select("key", "value")
     query = exactly_once(frame, cluster.servers, tmp_path, topic=target)
-    assert [each["numInputRows"] for each in query.recentProgress if each["numInputRows"]] == [8, 8, 4]
+    assert [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]] == [8, 8, 4]
     everything = [b"v%02d" % i for i in range(20)]
     assert sorted(record.value or b"" for record in cluster.records(target, committed=True)) == everything
     # As if Spark had died between the sink's commit and its own.
@@ -183,8 +183,8 @@ def test_a_batch_write_is_all_or_nothing_of_each_task(spark: SparkSession, clust
     topic = cluster.topic(partitions=2)
     frame = spark.range(100).selectExpr("cast(id AS string) AS value").repartition(3)
     write(frame, cluster.servers, topic=topic, exactlyOnce="true")
-    found = sorted(int(record.value or b"") for record in cluster.records(topic, committed=True))
-    assert found == list(range(100))
+    numbers = sorted(int(record.value or b"") for record in cluster.records(topic, committed=True))
+    assert numbers == list(range(100))
     broken = frame.selectExpr("if(value = '70', repeat('x', 2000000), value) AS value")
     with pytest.raises(PySparkException, match=r"max\.request\.size"):
         write(broken, cluster.servers, topic=topic, exactlyOnce="true")

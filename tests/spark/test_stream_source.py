@@ -187,7 +187,10 @@ def test_a_topic_that_is_deleted_and_recreated_does_not_end_a_running_stream(
             wait_until(lambda: "v006" in target.values(), query)
         else:
             wait_until(
-                lambda: any(ends_at(each.sources[0].endOffset, first, 2) for each in query.recentProgress[seen:]), query
+                lambda: any(
+                    ends_at(progress.sources[0].endOffset, first, 2) for progress in query.recentProgress[seen:]
+                ),
+                query,
             )
         cluster.send(first, numbered(7, 1))
         wait_until(lambda: "v007" in target.values(), query)
@@ -304,7 +307,7 @@ def test_too_little_waits_for_more(reading: Reading, cluster: Cluster, target: T
         cluster.send(topic, numbered(2, 3))
         cluster.send(topic, numbered(5, 3))
         wait_until(lambda: target_has(target, 8), query)
-        batches = [each["numInputRows"] for each in query.recentProgress if each["numInputRows"]]
+        batches = [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
     finally:
         query.stop()
     assert batches[0] == 2
@@ -390,8 +393,8 @@ def test_who_has_nothing_new_waits_unless_the_run_is_over(cluster: Cluster, monk
     topic = cluster.topic([Sent(b"v")])
 
     def at_its_end(*, available_now: bool, **chosen: str) -> None:
-        given = {"kafka.bootstrap.servers": cluster.servers, "startingOffsets": "earliest", **chosen}
-        reader = OttlaStreamReader(source_options(given, stream=True), arrow_schema(COLUMNS))
+        options = {"kafka.bootstrap.servers": cluster.servers, "startingOffsets": "earliest", **chosen}
+        reader = OttlaStreamReader(source_options(options, stream=True), arrow_schema(COLUMNS))
         if available_now:
             reader.prepareForTriggerAvailableNow()
         end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())

@@ -179,12 +179,12 @@ def test_a_stream_meets_a_schema_that_is_newer_than_itself(
         query.processAllAvailable()
     finally:
         query.stop()
-    found = spark.read.parquet(str(tmp_path / "out"))
-    assert (found.columns, sorted(row.a for row in found.collect())) == (["a"], [1, 2])
+    frame = spark.read.parquet(str(tmp_path / "out"))
+    assert (frame.columns, sorted(row.a for row in frame.collect())) == (["a"], [1, 2])
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ({"schema": '"long"'}, "Avro needs a registry"),
         ({"registry": "."}, "no schema: pass its text"),
@@ -194,8 +194,8 @@ def test_a_stream_meets_a_schema_that_is_newer_than_itself(
         ({"schema": b"", "format": "avro"}, "not a FileDescriptorSet"),
     ],
 )
-def test_arguments_that_make_no_sense(arguments: dict[str, str], said: str, spark: SparkSession) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_arguments_that_make_no_sense(arguments: dict[str, str], message: str, spark: SparkSession) -> None:
+    with pytest.raises(ValueError, match=message):
         from_wire(col("value"), **arguments)  # type: ignore[arg-type]  # wrong on purpose
 
 
@@ -231,10 +231,10 @@ def test_schemas_in_headers_are_read(spark: SparkSession, kind: str, text: str, 
         types = "value binary, headers array<struct<key: string, value: binary>>"
         records = spark.createDataFrame(rows, types).coalesce(1)
         read = from_wire("value", number, registry=registry, headers="headers", **more).alias("r")
-        found = [None if found.r is None else found.r.asDict() for found in records.select(read).collect()]
-        assert found == [row, row, row, None, None, None]
+        values = [None if record.r is None else record.r.asDict() for record in records.select(read).collect()]
+        assert values == [row, row, row, None, None, None]
         of_keys = from_wire("value", number, registry=registry, headers=col("headers"), field="key", **more).alias("r")
-        keys = [None if found.r is None else found.r.asDict() for found in records.select(of_keys).collect()]
+        keys = [None if record.r is None else record.r.asDict() for record in records.select(of_keys).collect()]
         assert keys[4] == row
         with pytest.raises(ValueError, match="must be one of key, value"):
             from_wire("value", number, registry=registry, field="header")
