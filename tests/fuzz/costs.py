@@ -154,13 +154,13 @@ def warm_up(broker: MeasuredBroker, key: int, version: int) -> None:
 
 def worst(rows: Sequence[Row]) -> list[Row]:
     """The worst row of each API, with the highest peak of all of its rows."""
-    found: dict[str, Row] = {}
+    by_api: dict[str, Row] = {}
     peaks: dict[str, float] = {}
     for row in rows:
         peaks[row.api] = max(peaks.get(row.api, 0), row.peak_mb)
-        if row.api not in found or row.longest_ms > found[row.api].longest_ms:
-            found[row.api] = row
-    return sorted((row._replace(peak_mb=peaks[row.api]) for row in found.values()), key=lambda row: -row.longest_ms)
+        if row.api not in by_api or row.longest_ms > by_api[row.api].longest_ms:
+            by_api[row.api] = row
+    return sorted((row._replace(peak_mb=peaks[row.api]) for row in by_api.values()), key=lambda row: -row.longest_ms)
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -230,8 +230,8 @@ def main(arguments: Sequence[str]) -> int:
     if options.compare:
         sys.stdout.write(comparison(*map(_rows, options.compare)) + "\n")
         return 0
-    wanted = options.api.split(",") if options.api else [APIS[key].name for key in SERVED]
-    keys = [key for key in SERVED if APIS[key].name in wanted]
+    api_names = options.api.split(",") if options.api else [APIS[key].name for key in SERVED]
+    keys = [key for key in SERVED if APIS[key].name in api_names]
     rows: list[Row] = []
     with MeasuredBroker(seconds=options.seconds) as broker:
         for key in keys:

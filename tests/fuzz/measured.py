@@ -72,9 +72,9 @@ class PassMeter:
     def _measure(self, timeout: float | None = None) -> Any:
         if self._begun_ns is not None:
             self.longest_ns = max(self.longest_ns, time.thread_time_ns() - self._begun_ns)
-        found = self._select(timeout)
+        events = self._select(timeout)
         self._begun_ns = time.thread_time_ns()
-        return found
+        return events
 
 
 def _memory(name: str) -> int:

@@ -57,22 +57,22 @@ def frames(data: bytes) -> None:
 
 def _frames(data: bytes, step: int) -> list[bytes] | None:
     reader = FrameReader(10_000)
-    found: list[bytes] = []
+    whole_frames: list[bytes] = []
     try:
         for at in range(0, len(data), step):
             piece = bytearray(data[at : at + step])
             room = reader.room()
             if room is None:
-                found += reader.feed(piece, len(piece))
+                whole_frames += reader.feed(piece, len(piece))
                 continue
             fitted = min(len(room), len(piece))
             room[:fitted] = piece[:fitted]
             room.release()
-            found += reader.feed_rest(piece[fitted:], len(piece))
+            whole_frames += reader.feed_rest(piece[fitted:], len(piece))
     except PeerError:
         return None
-    assert all(len(frame) <= 10_000 for frame in found)
-    return found
+    assert all(len(frame) <= 10_000 for frame in whole_frames)
+    return whole_frames
 
 
 def request(data: bytes) -> None:
@@ -103,8 +103,8 @@ def message(cls: type[Message], version: int, data: bytes, position: int = 0) ->
 
 def batches(data: bytes) -> None:
     """Records and columns are of one mind."""
-    found = scan(data)
-    for header in found.batches:
+    scanned = scan(data)
+    for header in scanned.batches:
         crc_ok(data, header)
     try:
         records = records_of(data, 0, LIMIT)
@@ -115,7 +115,7 @@ def batches(data: bytes) -> None:
         columns = reader.read(data, -(2**63))
     except CorruptRecords:
         return
-    if records is not None and not any(header.is_control for header in found.batches):
+    if records is not None and not any(header.is_control for header in scanned.batches):
         assert columns.rows == sum(1 for record in records if record.offset < 2**63 - 1)
         assert columns.values is not None
         assert columns.values.data == b"".join(record.value or b"" for record in records if record.offset < 2**63 - 1)
@@ -139,8 +139,8 @@ def produced(data: bytes) -> None:
 
 def message_set(data: bytes) -> None:
     try:
-        for found in legacy.messages(data):
-            assert found.magic in (0, 1)
+        for old_message in legacy.messages(data):
+            assert old_message.magic in (0, 1)
     except CorruptRecords:
         pass
     rebuilt = legacy.all_at_once(legacy.rebuild(data, 0, len(data), 1 << 20, LIMIT))
@@ -181,9 +181,9 @@ def packed(data: bytes) -> None:
 
 
 def snapshot(data: bytes) -> None:
-    for each in (data, _with_snapshot_crc(data)):
+    for encoded in (data, _with_snapshot_crc(data)):
         try:
-            ProducerStates.from_snapshot(each).snapshot()
+            ProducerStates.from_snapshot(encoded).snapshot()
         except DamagedSnapshot:
             continue
 

@@ -36,12 +36,12 @@ def attempt(name: str, data: bytes) -> None:
 
 def regressions() -> list[tuple[str, str]]:
     lines = REGRESSIONS.read_text(encoding="utf-8").splitlines()
-    found = []
+    cases = []
     for line in lines:
         if line and not line.startswith("#"):
             name, _, digits = line.partition(" ")
-            found.append((name, digits))
-    return found
+            cases.append((name, digits))
+    return cases
 
 
 @pytest.mark.parametrize(("name", "digits"), regressions())

@@ -125,9 +125,9 @@ def run(rng: random.Random, user: str | None, known: dict[str, Mechanism]) -> It
         if answer is None:
             continue
         assert isinstance(answer, LoginAnswer)
-        found = b"".join(answer.pieces)
-        position = found.find(b"r=")
-        attacker.answer = found[position:].rstrip(b"\0") if position >= 0 else b""
+        reply = b"".join(answer.pieces)
+        position = reply.find(b"r=")
+        attacker.answer = reply[position:].rstrip(b"\0") if position >= 0 else b""
         if answer.refusal is not None:
             assert isinstance(answer.refusal, str)
             break
@@ -136,10 +136,10 @@ def run(rng: random.Random, user: str | None, known: dict[str, Mechanism]) -> It
 def strangers(known: dict[str, Mechanism], rng: random.Random, seconds: float) -> list[str]:
     """Principals that a client without a password has got."""
     end = time.monotonic() + seconds
-    found: list[str] = []
-    while time.monotonic() < end and not found:
-        found = list(run(rng, None, known))
-    return found
+    principals: list[str] = []
+    while time.monotonic() < end and not principals:
+        principals = list(run(rng, None, known))
+    return principals
 
 
 def test_nobody_gets_in_without_a_password(dice_seed: int, request: pytest.FixtureRequest) -> None:
