@@ -41,10 +41,10 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[tuple[Broker, str]]:
     if request.param == THREE:
         broker = Broker(request.getfixturevalue("three").bootstrap_servers, replicas=3)
     else:
-        given = request.config.getoption("--secured-kafka")
-        if given is None:
+        option = request.config.getoption("--secured-kafka")
+        if option is None:
             pytest.skip("--secured-kafka names an Apache Kafka with SASL_SSL")
-        port, _, directory = given.partition(":")
+        port, _, directory = option.partition(":")
         broker = Broker(f"127.0.0.1:{listener_ports(int(port))['SASLTLS']}", secured_configs(Path(directory)))
     with consoled(broker) as address:
         yield broker, address

@@ -192,18 +192,18 @@ class Clock:
 
 
 @pytest.mark.parametrize(
-    ("name", "found"),
+    ("name", "expected"),
     [
         ("Avro", ["2024-10-04", "Zo\u00eb", "2023-11-14", "\u00ff\0", 0.5]),
         ("Avro: day of the year 10000 and later", [2**31 - 1, "far", 2**62, "", 1e308]),
         ("Avro: times before the year 1", [-(2**31), "far", -(2**62), "", float("-inf")]),
     ],
 )
-def test_avro_values_that_python_lacks_are_shown_as_numbers(registry: Path, name: str, found: list[Any]) -> None:
+def test_avro_values_that_python_lacks_are_shown_as_numbers(registry: Path, name: str, expected: list[Any]) -> None:
     text = RegistryValues(SchemaRegistry(location=str(registry)), Clock().now_ms)("odd", VALUES[name] or b"")
     document = json.loads(text or "")
     document["at"] = document["at"][:10] if isinstance(document["at"], str) else document["at"]
-    assert [document[each] for each in ("day", "name", "at", "raw", "ratio")] == found
+    assert [document[field_name] for field_name in ("day", "name", "at", "raw", "ratio")] == expected
 
 
 def test_protobuf_values_without_a_json_form_are_shown_by_their_fields(registry: Path) -> None:
