@@ -281,8 +281,8 @@ def test_each_type_is_registered_and_found(registry: Registry, subject: str, kin
     number = registry.register(subject, text, kind)
     entity = registry.get(f"/subjects/{subject}/versions/1", **EXPANDED).value
     assert (entity["schemaType"], entity["schema"], entity["id"]) == (kind, text, number)
-    found = registry.post(f"/subjects/{subject}", {"schema": text, "schemaType": kind}).value
-    assert (found["id"], found["version"]) == (number, 1)
+    lookup = registry.post(f"/subjects/{subject}", {"schema": text, "schemaType": kind}).value
+    assert (lookup["id"], lookup["version"]) == (number, 1)
 
 
 def test_descriptor_of_a_protobuf_schema_is_the_same_schema(registry: Registry, subject: str) -> None:
@@ -457,8 +457,8 @@ def test_look_up_of_a_hidden_version(registry: Registry, subject: str) -> None:
     number = registry.register(subject, ONE)
     registry.delete(f"/subjects/{subject}")
     assert registry.post(f"/subjects/{subject}", BODY).error == (404, 40401)
-    found = registry.post(f"/subjects/{subject}?deleted=true", BODY).value
-    assert (found["id"], found["version"]) == (number, 1)
+    lookup = registry.post(f"/subjects/{subject}?deleted=true", BODY).value
+    assert (lookup["id"], lookup["version"]) == (number, 1)
 
 
 def test_version_by_metadata(registry: Registry, subject: str) -> None:
