@@ -32,22 +32,22 @@ class Query(NamedTuple):
 
 
 def panel_queries() -> list[Query]:
-    found = []
+    queries = []
     for path in DASHBOARDS:
         for panel in json.loads(path.read_text())["panels"]:
-            found += [Query(f"{path.name}: {panel['title']}", target["expr"]) for target in panel["targets"]]
-    return found
+            queries += [Query(f"{path.name}: {panel['title']}", target["expr"]) for target in panel["targets"]]
+    return queries
 
 
 def variable_queries() -> list[Query]:
     """Return the queries that fill the variables of dashboards, as PromQL."""
-    found = []
+    queries = []
     for path in DASHBOARDS:
         for variable in json.loads(path.read_text())["templating"]["list"]:
             parts = re.fullmatch(r"label_values\((\w+), (\w+)\)", variable["query"])
             if parts is not None:
-                found.append(Query(f"{path.name}: {variable['name']}", f"count by ({parts[2]}) ({parts[1]})"))
-    return found
+                queries.append(Query(f"{path.name}: {variable['name']}", f"count by ({parts[2]}) ({parts[1]})"))
+    return queries
 
 
 def rules() -> list[Query]:

@@ -62,10 +62,10 @@ def test_what_was_produced_is_counted(exposition: str) -> None:
 
 
 def test_the_total_of_a_counter_is_that_of_its_topics(exposition: str) -> None:
-    found = samples(exposition)
-    for name in {name for name, labels in found if name.startswith("kafka_server_brokertopicmetrics_") and labels}:
-        of_topics = sum(held for (other, labels), held in found.items() if other == name and labels)
-        assert found[name, frozenset()] == of_topics
+    values = samples(exposition)
+    for name in {name for name, labels in values if name.startswith("kafka_server_brokertopicmetrics_") and labels}:
+        of_topics = sum(held for (other, labels), held in values.items() if other == name and labels)
+        assert values[name, frozenset()] == of_topics
 
 
 def test_the_lag_of_a_group_is_what_it_has_not_read(exposition: str) -> None:

@@ -21,12 +21,12 @@ def test_protobuf_has_the_families_of_the_text(served: Served) -> None:
     request = urllib.request.Request(f"{served.base}/metrics", headers={"Accept": OF_PROMETHEUS})
     with urllib.request.urlopen(request, timeout=30) as answer:
         assert answer.headers["Content-Type"].startswith("application/vnd.google.protobuf;")
-        found = {family.name: family for family in read_families(answer.read())}
+        by_name = {family.name: family for family in read_families(answer.read())}
     text = served.get()
     expected = {name.removesuffix("_bucket") for name in families(text)}
-    assert found.keys() == expected
+    assert by_name.keys() == expected
     produce = next(
-        metric for metric in found["ottla_request_seconds"].metric if metric.label[0].value == "Produce"
+        metric for metric in by_name["ottla_request_seconds"].metric if metric.label[0].value == "Produce"
     ).histogram
     assert produce.schema == 3
     assert len(produce.bucket) > 10
