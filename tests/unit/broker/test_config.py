@@ -96,7 +96,9 @@ def test_a_server_properties_of_kafka_is_taken() -> None:
 def test_defaults_are_kafkas() -> None:
     config = broker_config()
     assert config.log_dirs == ["/tmp/kafka-logs"]
-    assert [(each.host, each.port, each.protocol) for each in config.listeners] == [("", 9092, "PLAINTEXT")]
+    assert [(listener.host, listener.port, listener.protocol) for listener in config.listeners] == [
+        ("", 9092, "PLAINTEXT")
+    ]
     assert config.integer("group.initial.rebalance.delay.ms") == 3000
     assert broker_config(options=["broker.id=4"]).node_id == 4
 

@@ -159,15 +159,15 @@ class Tour:
         self.authenticated.close()
 
     def topics(self, name: str = "t", **values: str) -> None:
-        given = [CreatableTopicConfig(name=key, value=value) for key, value in values.items()]
-        topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=given)
+        topic_configs = [CreatableTopicConfig(name=key, value=value) for key, value in values.items()]
+        topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=topic_configs)
         created = self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7)
         self.topic_id = created.topics[0].topic_id if created else bytes(16)
         implied = CreatableTopic(name=f"{name}.implied", num_partitions=-1, replication_factor=-1)
         self.ask(CreateTopicsRequest(topics=[implied], timeout_ms=1000), 7)
         for kind, resource in ((2, name), (4, "1")):
-            wanted = DescribeConfigsResource(resource_type=kind, resource_name=resource)
-            self.ask(DescribeConfigsRequest(resources=[wanted]), 4)
+            config_resource = DescribeConfigsResource(resource_type=kind, resource_name=resource)
+            self.ask(DescribeConfigsRequest(resources=[config_resource]), 4)
         entity = EntityData(entity_type="client-id", entity_name=None)
         limits = [OpData(key="producer_byte_rate", value=1e9), OpData(key="request_percentage", value=1e5)]
         self.ask(AlterClientQuotasRequest(entries=[EntryData(entity=[entity], ops=limits)]), 1)

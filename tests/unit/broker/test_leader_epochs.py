@@ -294,10 +294,10 @@ def test_a_leader_knows_where_older_epochs_end_before_it_has_appended(machine: R
     machine.lead("t", 1, 5)
 
     def end_of(epoch: int) -> tuple[int, int]:
-        wanted = OffsetForLeaderPartition(partition=0, current_leader_epoch=5, leader_epoch=epoch)
-        topic = OffsetForLeaderTopic(topic="t", partitions=[wanted])
+        partition = OffsetForLeaderPartition(partition=0, current_leader_epoch=5, leader_epoch=epoch)
+        topic = OffsetForLeaderTopic(topic="t", partitions=[partition])
         ((answer,),) = (
-            each.partitions for each in machine.send(OffsetForLeaderEpochRequest(topics=[topic]), 4)[0].topics
+            row.partitions for row in machine.send(OffsetForLeaderEpochRequest(topics=[topic]), 4)[0].topics
         )
         return answer.leader_epoch, answer.end_offset
 

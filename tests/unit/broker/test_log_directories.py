@@ -170,11 +170,11 @@ class Machine:
         self.settle()
 
     def move(self, name: str, target: str) -> None:
-        directory = next(each for each in self.broker.replicas.directories if each.path.name == target)
+        directory = next(candidate for candidate in self.broker.replicas.directories if candidate.path.name == target)
         self.broker.moves.begin(self.partition(name), directory)
 
     def offline(self) -> list[str]:
-        return [each.path.name for each in self.broker.replicas.directories if each.offline is not None]
+        return [directory.path.name for directory in self.broker.replicas.directories if directory.offline is not None]
 
 
 @pytest.fixture

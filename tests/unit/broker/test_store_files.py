@@ -69,9 +69,9 @@ def certificate(broker: EmbeddedBroker) -> bytes:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     with socket.create_connection(("127.0.0.1", port)) as plain, context.wrap_socket(plain) as tls:
-        found = tls.getpeercert(binary_form=True)
-    assert found is not None
-    return found
+        der = tls.getpeercert(binary_form=True)
+    assert der is not None
+    return der
 
 
 def test_a_new_file_is_used_when_the_request_is_answered(

@@ -158,9 +158,9 @@ class Cluster:
         markers = self.broker.coordination.markers
         append = markers.append
 
-        async def flaky(wanted: Sequence[tuple[Any, Ending]]) -> list[int]:
-            is_kept = [not self.fails() for _ in wanted]
-            codes = iter(await append([marker for marker, kept in zip(wanted, is_kept, strict=True) if kept]))
+        async def flaky(endings: Sequence[tuple[Any, Ending]]) -> list[int]:
+            is_kept = [not self.fails() for _ in endings]
+            codes = iter(await append([marker for marker, kept in zip(endings, is_kept, strict=True) if kept]))
             return [next(codes) if kept else KAFKA_STORAGE_ERROR for kept in is_kept]
 
         setattr(markers, "append", flaky)  # noqa: B010
@@ -210,7 +210,7 @@ class Cluster:
             answer = heard[0]
         assert answer is not None
         return b"".join(
-            bytes(each) if not hasattr(each, "read") else each.read() for each in response_pieces(envelope, answer)
+            bytes(piece) if not hasattr(piece, "read") else piece.read() for piece in response_pieces(envelope, answer)
         )
 
     def ask(self, request: Request, version: int) -> Any:
@@ -388,9 +388,9 @@ class Client:
         """Read INPUT from where the group stands, write what it makes of it, commit both together; to the end of INPUT."""
 
         def work(attempt: Attempt) -> Generator[Any, Any, bool]:
-            wanted = OffsetFetchRequestTopics(name=INPUT, partition_indexes=[0])
+            offset_topic = OffsetFetchRequestTopics(name=INPUT, partition_indexes=[0])
             asked = OffsetFetchRequest(
-                groups=[OffsetFetchRequestGroup(group_id=group, topics=[wanted])], require_stable=True
+                groups=[OffsetFetchRequestGroup(group_id=group, topics=[offset_topic])], require_stable=True
             )
             answer = yield from self.until_told(asked, 8, lambda answer: _offset_code(answer.groups[0]))
             begin = max(0, answer.groups[0].topics[0].partitions[0].committed_offset)
@@ -508,13 +508,13 @@ class Model:
         self.cluster.world.pass_time(2 * TIMEOUT_MS)
 
     def check(self, groups: list[str]) -> None:
-        found = Counter(value for partition in range(PARTITIONS) for value in committed(self.cluster, partition))
+        counts = Counter(value for partition in range(PARTITIONS) for value in committed(self.cluster, partition))
         for partition in range(PARTITIONS):
             self.look(partition)
-        assert [value for value, count in found.items() if count > 1] == []
+        assert [value for value, count in counts.items() if count > 1] == []
         known: set[bytes] = set()
         for attempt in self.attempts:
-            there = [value in found for value in attempt.values]
+            there = [value in counts for value in attempt.values]
             if attempt.outcome == "committed":
                 assert all(there), ("a commit was lost", attempt.who, attempt.values)
             elif attempt.outcome == "aborted" and attempt.who not in groups:
@@ -523,10 +523,10 @@ class Model:
                 assert len(set(there)) <= 1, ("a part of a transaction", attempt.who, attempt.values)
             known |= set(attempt.values)
         names = {name.encode() for name in self.current}
-        assert {value for value in found if value.split()[0] in names} <= known
+        assert {value for value in counts if value.split()[0] in names} <= known
         for group in groups:  # every attempt writes the same values for the same input
             written = [b"%s %d" % (group.encode(), number) for number in range(INPUTS)]
-            assert [value for value in written if found[value] != 1] == []
+            assert [value for value in written if counts[value] != 1] == []
             assert committed_offset(self.cluster, group) == INPUTS
 
 
@@ -535,14 +535,14 @@ def committed(cluster: Cluster, partition: int) -> list[bytes]:
     values: list[bytes] = []
     offset = 0
     while True:
-        wanted = FetchTopic(
+        fetch_topic = FetchTopic(
             topic=OUTPUT,
             partitions=[FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1000)],
         )
-        request = FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=0, isolation_level=1, topics=[wanted])
+        request = FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=0, isolation_level=1, topics=[fetch_topic])
         part = cluster.ask(request, 11).responses[0].partitions[0]
         assert part.error_code == NONE
-        aborted = sorted(((each.first_offset, each.producer_id) for each in part.aborted_transactions), reverse=True)
+        aborted = sorted(((entry.first_offset, entry.producer_id) for entry in part.aborted_transactions), reverse=True)
         skipped: set[int] = set()
         data = bytes(part.records or b"")
         batches = scan(data).batches
@@ -563,8 +563,10 @@ def committed(cluster: Cluster, partition: int) -> list[bytes]:
 
 
 def committed_offset(cluster: Cluster, group: str) -> int:
-    wanted = OffsetFetchRequestTopics(name=INPUT, partition_indexes=[0])
-    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=[wanted])], require_stable=True)
+    offset_topic = OffsetFetchRequestTopics(name=INPUT, partition_indexes=[0])
+    request = OffsetFetchRequest(
+        groups=[OffsetFetchRequestGroup(group_id=group, topics=[offset_topic])], require_stable=True
+    )
     (part,) = cluster.ask(request, 8).groups[0].topics[0].partitions
     assert part.error_code == NONE
     return int(part.committed_offset)
@@ -583,7 +585,7 @@ def cluster(tmp_path: Path, dice_seed: int, monkeypatch: pytest.MonkeyPatch) -> 
         CreatableTopic(name=name, num_partitions=count, replication_factor=1)
         for name, count in ((OUTPUT, PARTITIONS), (INPUT, 1))
     ]
-    assert {each.error_code for each in made.ask(CreateTopicsRequest(topics=topics, timeout_ms=1000), 5).topics} == {
+    assert {topic.error_code for topic in made.ask(CreateTopicsRequest(topics=topics, timeout_ms=1000), 5).topics} == {
         NONE
     }
     for kind in (0, 1):  # so that the internal topics are there
@@ -612,7 +614,7 @@ def test_transactions_against_the_model(cluster: Cluster, number: int, request: 
         model.settle()
         model.check([name for name in names if name.startswith("loop")])
         states = cluster.ask(DescribeTransactionsRequest(transactional_ids=names), 0).transaction_states
-        assert {each.transaction_state for each in states} <= {"Empty", "CompleteCommit", "CompleteAbort"}
+        assert {state.transaction_state for state in states} <= {"Empty", "CompleteCommit", "CompleteAbort"}
         outcomes = Counter(attempt.outcome for attempt in model.attempts)
         assert outcomes["committed"] > 20
         assert outcomes["aborted"] > 3

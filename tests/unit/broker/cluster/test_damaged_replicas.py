@@ -188,7 +188,7 @@ def test_a_lack_of_file_descriptors_is_not_taken_for_damage(
         machine.create("t")
         machine.append("t", 3)
         monkeypatch.setattr(Log, "read", failing)
-        wanted = FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=1 << 20)
-        response: Any = machine.serve(FetchRequest(topics=[FetchTopic(topic="t", partitions=[wanted])]), 11)
+        fetch_partition = FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=1 << 20)
+        response: Any = machine.serve(FetchRequest(topics=[FetchTopic(topic="t", partitions=[fetch_partition])]), 11)
         assert response.responses[0].partitions[0].error_code == KAFKA_STORAGE_ERROR
         assert (machine.partition("t").damaged_at >= 0) == is_damage

@@ -60,11 +60,11 @@ def test_brokers_connect_above_the_limit_of_the_broker_but_not_of_their_listener
 
 def waits(limits: ConnectionLimits, count: int, *, listener: str = "A", now_ms: int = 0) -> list[int]:
     """Waiting times of connections, each of which arrives when the one before was accepted; as Apache Kafka's."""
-    found = []
+    delays = []
     for _ in range(count):
-        found.append(limits.wait_ms(listener, now_ms))
-        now_ms += found[-1]
-    return found
+        delays.append(limits.wait_ms(listener, now_ms))
+        now_ms += delays[-1]
+    return delays
 
 
 def test_a_listener_waits_above_the_rate_of_the_broker() -> None:

@@ -82,16 +82,16 @@ def test_answers_are_by_place() -> None:
     desk = Desk()
     desk.load()
     offsets = {(TOPIC, 0): 3, (TOPIC, 2): 5, (TOPIC, 9): 0}
-    found = desk.keeper.initialize("g", 1, offsets)
-    assert not isinstance(found, Deferred)
-    assert {place: outcome.error_code for place, outcome in found.items()} == {
+    outcomes = desk.keeper.initialize("g", 1, offsets)
+    assert not isinstance(outcomes, Deferred)
+    assert {place: outcome.error_code for place, outcome in outcomes.items()} == {
         (TOPIC, 0): 0,
         (TOPIC, 2): 0,
         (TOPIC, 9): 3,
     }
     summaries = desk.keeper.summarize("g", offsets)
     assert not isinstance(summaries, Deferred)
-    assert {place: each.start_offset for place, each in summaries.items()} == {
+    assert {place: summary.start_offset for place, summary in summaries.items()} == {
         (TOPIC, 0): 3,
         (TOPIC, 2): 5,
         (TOPIC, 9): 0,

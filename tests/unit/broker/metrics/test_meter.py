@@ -86,7 +86,9 @@ def test_topics_that_do_not_exist_have_no_counters_of_their_own() -> None:
         topics.remove(f"deleted-{number}")
     measure(meter, PRODUCE, produced(NONE), MS)
     assert len(meter.traffic.by_topic) <= 1001
-    assert meter.traffic.others.produces + sum(each.produces for each in meter.traffic.by_topic.values()) == 4001
+    assert (
+        meter.traffic.others.produces + sum(counters.produces for counters in meter.traffic.by_topic.values()) == 4001
+    )
 
 
 def test_counters_of_a_topic_that_was_deleted_are_not_those_of_its_successor() -> None:

@@ -41,10 +41,10 @@ def answer(request: Request, version: int) -> Any:
 
 @pytest.mark.parametrize("key", SERVED)
 def test_every_api_that_is_served_has_a_handler_of_its_own_class(key: int) -> None:
-    found = dispatch.registered(key)
-    assert found.request_class is APIS[key].request_class()
+    route = dispatch.registered(key)
+    assert route.request_class is APIS[key].request_class()
     for version in range(SERVED[key].versions.first, SERVED[key].versions.last + 1):
-        assert version in found.request_class.VERSIONS
+        assert version in route.request_class.VERSIONS
 
 
 def test_a_version_that_is_not_served_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,9 +60,9 @@ def test_a_version_that_is_not_served_is_refused(monkeypatch: pytest.MonkeyPatch
 def test_a_bug_in_a_handler_is_logged_and_answered(caplog: pytest.LogCaptureFixture) -> None:
     """Broker None stands for the bug: every use of it fails."""
     with caplog.at_level(logging.ERROR, "ottla.broker"):
-        found = answer(HeartbeatRequest(group_id="g", member_id="m"), 4)
-    assert isinstance(found, HeartbeatResponse)
-    assert found.error_code == UNKNOWN_SERVER_ERROR
+        response = answer(HeartbeatRequest(group_id="g", member_id="m"), 4)
+    assert isinstance(response, HeartbeatResponse)
+    assert response.error_code == UNKNOWN_SERVER_ERROR
     assert "cannot serve " in caplog.text
     assert "AttributeError" in caplog.text
 

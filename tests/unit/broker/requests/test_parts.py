@@ -265,12 +265,12 @@ def names_in(struct: Any, path: RowPath) -> list[Any]:
     """The elements that list rows, with those above them."""
     if len(path) == 1:
         return []
-    found = []
+    heads = []
     for row in getattr(struct, path[0]) or ():
         head = plain(copy_with(row, path[1], []))
-        found.append(head)
-        found += [(head, inner) for inner in names_in(row, path[1:])]
-    return found
+        heads.append(head)
+        heads += [(head, inner) for inner in names_in(row, path[1:])]
+    return heads
 
 
 @pytest.mark.parametrize(

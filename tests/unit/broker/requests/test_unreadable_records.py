@@ -73,9 +73,9 @@ def test_zeroed_batch_is_answered_with_corrupt_message_and_logged_once(
     row = fetch(topic, 18, max_bytes=200)
     assert row.error_code == NONE
     assert [header.base_offset for header in scan(row.records).batches] == [18]
-    wanted = ListOffsetsPartition(partition_index=0, timestamp=1_800_000_000_000)
+    partition = ListOffsetsPartition(partition_index=0, timestamp=1_800_000_000_000)
     listed = topic.wire.send(
-        ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[wanted])]), 7
+        ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[partition])]), 7
     )
     assert (listed.topics[0].partitions[0].error_code, listed.topics[0].partitions[0].offset) == (NONE, -1)
 

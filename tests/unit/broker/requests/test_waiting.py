@@ -43,16 +43,16 @@ def queue() -> CallbackQueue:
 
 @pytest.fixture
 def partitions(tmp_path: Path, queue: CallbackQueue) -> Iterator[list[Partition]]:
-    found = []
+    created = []
     for index in range(2):
         directory = tmp_path / f"t-{index}"
         directory.mkdir()
-        found.append(
+        created.append(
             Partition("t", bytes(16), index, Log(DiskStore(), directory, LogConfig()), 1, 0, lambda _: None, queue)
         )
-        found[-1].lead()
-    yield found
-    for partition in found:
+        created[-1].lead()
+    yield created
+    for partition in created:
         partition.log.close(clean=False)
 
 
@@ -96,10 +96,10 @@ def test_it_answers_with_what_there_is_when_the_time_is_over(partitions: list[Pa
 
 
 def test_several_waits_are_woken_by_one_append(partitions: list[Partition], queue: CallbackQueue) -> None:
-    found = [waiting(partitions, queue)[0] for _ in range(3)]
+    responses = [waiting(partitions, queue)[0] for _ in range(3)]
     partitions[0].append_records([(b"k", b"v"), (b"k", b"w")], 1)
     run_queue(queue)
-    assert found == [["2 records"]] * 3
+    assert responses == [["2 records"]] * 3
 
 
 def test_a_deferred_wait_looks_after_the_event_once_and_then_begins_its_time(

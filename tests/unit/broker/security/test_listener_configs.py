@@ -85,8 +85,8 @@ def test_what_is_accepted(configs: dict[str, str]) -> None:
 )
 def test_the_listener_of_the_other_brokers(more: dict[str, str], name: str | None) -> None:
     config = BrokerConfig({**TWO, **more})
-    found = inter_broker_listener(config, config.listeners)
-    assert (None if found is None else found.name) == name
+    listener = inter_broker_listener(config, config.listeners)
+    assert (None if listener is None else listener.name) == name
 
 
 def test_protocols() -> None:

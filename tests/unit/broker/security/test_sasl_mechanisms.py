@@ -156,8 +156,8 @@ def test_the_lifetime_of_sessions_may_differ_between_mechanisms(environment: Env
             "listener.name.b.sasl.enabled.mechanisms": "SCRAM-SHA-256",
         }
     )
-    found = mechanisms(values, "A", SOURCE, environment)
-    assert {name: mechanism.max_reauth_ms for name, mechanism in found.items()} == {
+    by_name = mechanisms(values, "A", SOURCE, environment)
+    assert {name: mechanism.max_reauth_ms for name, mechanism in by_name.items()} == {
         "SCRAM-SHA-256": 2,
         "SCRAM-SHA-512": 3,
     }

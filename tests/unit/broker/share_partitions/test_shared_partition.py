@@ -88,11 +88,11 @@ def loaded(coordinator: Coordinator) -> LedSharePartition:
 
 def accept(shared: LedSharePartition, first: int, last: int) -> list[AcknowledgementResult]:
     """What is told of an acknowledgement, once it is."""
-    told: list[AcknowledgementResult] = []
+    results: list[AcknowledgementResult] = []
     answer = shared.acknowledge("m", [Acknowledgement(first, last, [ACCEPT])])
     assert isinstance(answer, Deferred)
-    answer.then(told.append, unexpected)
-    return told
+    answer.then(results.append, unexpected)
+    return results
 
 
 def test_what_comes_while_a_write_is_under_way_goes_with_the_next_one() -> None:
@@ -104,7 +104,7 @@ def test_what_comes_while_a_write_is_under_way_goes_with_the_next_one() -> None:
     assert first == []
     coordinator.answer()
     assert first == [AcknowledgementResult()]
-    assert [len(told) for told in others] == [0] * 6
+    assert [len(results) for results in others] == [0] * 6
     assert len(coordinator.writes) == 2
     request = coordinator.writes[1][0]
     assert (request.state_epoch, request.leader_epoch, request.start_offset) == (3, 7, 4)
@@ -119,21 +119,21 @@ def test_what_comes_while_a_write_is_under_way_goes_with_the_next_one() -> None:
 def test_what_cannot_be_written_may_be_said_again() -> None:
     coordinator = Coordinator()
     shared = loaded(coordinator)
-    told = accept(shared, 0, 19)
+    results = accept(shared, 0, 19)
     coordinator.answer(NOT_COORDINATOR)
-    assert [each.error_code for each in told] == [COORDINATOR_NOT_AVAILABLE]
-    told = accept(shared, 0, 19)
+    assert [result.error_code for result in results] == [COORDINATOR_NOT_AVAILABLE]
+    results = accept(shared, 0, 19)
     coordinator.answer()
-    assert told == [AcknowledgementResult()]
+    assert results == [AcknowledgementResult()]
 
 
 def test_a_state_that_somebody_else_has_changed_is_loaded_anew() -> None:
     coordinator = Coordinator()
     shared = loaded(coordinator)
-    told, later = accept(shared, 0, 3), accept(shared, 4, 5)
+    first, later = accept(shared, 0, 3), accept(shared, 4, 5)
     coordinator.state = StateRead(NONE, None, 4, 15, 0, [])
     coordinator.answer(FENCED_STATE_EPOCH)
-    assert [each.error_code for each in told + later] == [NOT_LEADER_OR_FOLLOWER] * 2
+    assert [result.error_code for result in first + later] == [NOT_LEADER_OR_FOLLOWER] * 2
     assert shared.state is not None
     assert (coordinator.reads, shared.state.start_offset) == (2, 15)
     assert len(coordinator.writes) == 1
@@ -142,13 +142,13 @@ def test_a_state_that_somebody_else_has_changed_is_loaded_anew() -> None:
 def test_a_reset_voids_what_is_under_way() -> None:
     coordinator = Coordinator()
     shared = loaded(coordinator)
-    told, later = accept(shared, 0, 3), accept(shared, 4, 5)
+    first, later = accept(shared, 0, 3), accept(shared, 4, 5)
     coordinator.state = StateRead(NONE, None, 3, 2, 0, [])
     shared.reset()
     run_queue(coordinator.tasks)
-    assert [each.error_code for each in later] == [NOT_LEADER_OR_FOLLOWER]
+    assert [result.error_code for result in later] == [NOT_LEADER_OR_FOLLOWER]
     coordinator.answer()
-    assert told == [AcknowledgementResult()]
+    assert first == [AcknowledgementResult()]
     assert shared.state is not None
     assert shared.state.start_offset == 2
 

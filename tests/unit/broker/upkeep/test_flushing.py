@@ -73,19 +73,19 @@ def test_many_batches_share_a_flush() -> None:
     async def run() -> None:
         disk = SlowDisk()
         partition, flusher = opened(disk, asyncio.get_running_loop(), [])
-        told: list[int] = []
-        partition.watchers.add(lambda: told.append(partition.log.high_watermark))
+        high_watermarks: list[int] = []
+        partition.watchers.add(lambda: high_watermarks.append(partition.log.high_watermark))
         append(partition, 1)
         await until(lambda: disk.begun == 1)
         append(partition, 50)
-        assert (partition.log.high_watermark, partition.log.end_offset, told) == (0, 51, [])
+        assert (partition.log.high_watermark, partition.log.end_offset, high_watermarks) == (0, 51, [])
         disk.go.release()
-        await until(lambda: told == [1] and disk.begun == 2)
+        await until(lambda: high_watermarks == [1] and disk.begun == 2)
         append(partition, 1)
         disk.go.release()
-        await until(lambda: told == [1, 51] and disk.begun == 3)
+        await until(lambda: high_watermarks == [1, 51] and disk.begun == 3)
         disk.go.release()
-        await until(lambda: told == [1, 51, 52])
+        await until(lambda: high_watermarks == [1, 51, 52])
         assert disk.begun == 3
         flusher.close()
 
