@@ -40,11 +40,11 @@ def anywhere(counts: Mapping[str, int]) -> dict[str, tuple[Racks, ...]]:
     return {topic: (frozenset(),) * count for topic, count in counts.items()}
 
 
-def partitions(found: Assignment) -> list[TopicPartition]:
-    return sorted(partition for parts in found.values() for partition in parts)
+def partitions(assignment: Assignment) -> list[TopicPartition]:
+    return sorted(partition for parts in assignment.values() for partition in parts)
 
 
-def wanted(members: dict[str, tuple[str, ...]], counts: dict[str, int]) -> list[TopicPartition]:
+def subscribed_partitions(members: dict[str, tuple[str, ...]], counts: dict[str, int]) -> list[TopicPartition]:
     topics = {topic for subscribed in members.values() for topic in subscribed}
     return sorted(TopicPartition(topic, index) for topic in topics for index in range(counts[topic]))
 
@@ -54,10 +54,12 @@ def wanted(members: dict[str, tuple[str, ...]], counts: dict[str, int]) -> list[
 def test_every_partition_goes_to_one_who_subscribes(
     members: dict[str, tuple[str, ...]], counts: dict[str, int], name: str
 ) -> None:
-    found = ASSIGNORS[name]({member: SubscribedMember(topics) for member, topics in members.items()}, anywhere(counts))
-    assert found.keys() == members.keys()
-    assert partitions(found) == wanted(members, counts)
-    for member, parts in found.items():
+    assignment = ASSIGNORS[name](
+        {member: SubscribedMember(topics) for member, topics in members.items()}, anywhere(counts)
+    )
+    assert assignment.keys() == members.keys()
+    assert partitions(assignment) == subscribed_partitions(members, counts)
+    for member, parts in assignment.items():
         assert {partition.topic for partition in parts} <= set(members[member])
 
 
@@ -71,7 +73,7 @@ def test_sticky_is_balanced_and_moves_no_more_than_it_must(
     second = assign_sticky(
         {member: SubscribedMember(after[member], owned[member], 1) for member in after}, anywhere(counts)
     )
-    assert partitions(second) == wanted(after, counts)
+    assert partitions(second) == subscribed_partitions(after, counts)
     for giver, parts in second.items():
         for taker in after:
             movable = [partition for partition in parts if partition.topic in after[taker]]
@@ -94,16 +96,17 @@ def test_cooperative_gives_nothing_that_somebody_still_has(
         member: SubscribedMember(tuple(everything) if member == alone else topics, owned if member == alone else (), 1)
         for member, topics in members.items()
     }
-    found = assign_cooperatively(group, anywhere(counts))
-    assert all(not parts for member, parts in found.items() if member != alone)
+    assignment = assign_cooperatively(group, anywhere(counts))
+    assert all(not parts for member, parts in assignment.items() if member != alone)
     for generation in range(2, 5):
         following = {
-            member: SubscribedMember(each.topics, tuple(found[member]), generation) for member, each in group.items()
+            member: SubscribedMember(subscription.topics, tuple(assignment[member]), generation)
+            for member, subscription in group.items()
         }
-        found = assign_cooperatively(following, anywhere(counts))
-        if partitions(found) == sorted(owned):
+        assignment = assign_cooperatively(following, anywhere(counts))
+        if partitions(assignment) == sorted(owned):
             break
-    assert partitions(found) == sorted(owned)
+    assert partitions(assignment) == sorted(owned)
 
 
 def test_range_and_roundrobin_as_kafka_has_them() -> None:
@@ -134,25 +137,32 @@ PLACES = st.dictionaries(
 
 def scene(members: str, topics: str) -> tuple[dict[str, SubscribedMember], dict[str, tuple[Racks, ...]]]:
     """Members and topics as Assignments.java writes them."""
-    found = {}
+    subscriptions = {}
     for member in members.split(" "):
         name, _, rest = member.partition("@")
         rack, _, names = rest.partition(":")
-        found[name] = SubscribedMember(tuple(names.split(",")), rack=None if rack == "-" else rack)
+        subscriptions[name] = SubscribedMember(tuple(names.split(",")), rack=None if rack == "-" else rack)
     places = (topic.split("=") for topic in topics.split(" "))
-    return found, {name: tuple(frozenset(each) for each in racks.split(",")) for name, racks in places}
+    return subscriptions, {
+        name: tuple(frozenset(partition_racks) for partition_racks in racks.split(",")) for name, racks in places
+    }
 
 
-def told(found: Assignment) -> str:
-    rows = (f"{member}={','.join(f'{topic}{index}' for topic, index in found[member])}" for member in sorted(found))
+def text_of(assignment: Assignment) -> str:
+    rows = (
+        f"{member}={','.join(f'{topic}{index}' for topic, index in assignment[member])}"
+        for member in sorted(assignment)
+    )
     return " ".join(rows)
 
 
-def near(members: Mapping[str, SubscribedMember], topics: Mapping[str, tuple[Racks, ...]], found: Assignment) -> int:
+def near(
+    members: Mapping[str, SubscribedMember], topics: Mapping[str, tuple[Racks, ...]], assignment: Assignment
+) -> int:
     """How many partitions have a copy where their member is."""
     return sum(
         members[member].rack is None or members[member].rack in topics[part.topic][part.partition]
-        for member, parts in found.items()
+        for member, parts in assignment.items()
         for part in parts
     )
 
@@ -160,19 +170,19 @@ def near(members: Mapping[str, SubscribedMember], topics: Mapping[str, tuple[Rac
 @pytest.mark.parametrize("row", JAVA, ids=[row[0] for row in JAVA])
 def test_racks_as_apache_kafka_has_them(row: list[str]) -> None:
     members, topics = scene(row[0], row[1])
-    assert told(assign_range(members, topics)) == row[2]
-    assert told(assign_roundrobin(members, topics)) == row[3]
+    assert text_of(assign_range(members, topics)) == row[2]
+    assert text_of(assign_roundrobin(members, topics)) == row[3]
     assert max(map(len, assign_sticky(members, topics).values())) <= int(row[5])
 
 
 def test_sticky_brings_as_many_near_as_apache_kafka() -> None:
     """Neither finds the best in every case: the same ones they need not be."""
-    found = []
+    counts = []
     for row in JAVA:
         members, topics = scene(row[0], row[1])
-        found.append((near(members, topics, assign_sticky(members, topics)), int(row[4])))
-    assert sum(ours for ours, _ in found) >= sum(theirs for _, theirs in found)
-    assert all(ours >= theirs - 1 for ours, theirs in found)
+        counts.append((near(members, topics, assign_sticky(members, topics)), int(row[4])))
+    assert sum(ours for ours, _ in counts) >= sum(theirs for _, theirs in counts)
+    assert all(ours >= theirs - 1 for ours, theirs in counts)
 
 
 @example(
@@ -194,19 +204,24 @@ def test_racks_cost_no_balance(
     after: dict[str, tuple[str, ...]],
 ) -> None:
     """As even as without racks, no less near than without, and nothing moves when all join again."""
-    topics = {topic: tuple(each) for topic, each in places.items()}
+    topics = {topic: tuple(partition_racks) for topic, partition_racks in places.items()}
     first = assign_sticky({member: SubscribedMember(names) for member, names in before.items()}, topics)
     members = {
         member: SubscribedMember(names, tuple(first.get(member, ())), 1, rack=racks[int(member[1:])])
         for member, names in after.items()
     }
-    found = assign_sticky(members, topics)
-    blind = {member: each._replace(rack=None) for member, each in members.items()}
-    assert partitions(found) == wanted(after, {topic: len(each) for topic, each in topics.items()})
-    assert sorted(map(len, found.values())) == sorted(map(len, assign_sticky(blind, topics).values()))
-    assert near(members, topics, found) >= near(members, topics, assign_sticky(blind, topics))
-    again = {member: each._replace(owned=tuple(found[member]), generation=2) for member, each in members.items()}
-    assert assign_sticky(again, topics) == found
+    assignment = assign_sticky(members, topics)
+    blind = {member: subscription._replace(rack=None) for member, subscription in members.items()}
+    assert partitions(assignment) == subscribed_partitions(
+        after, {topic: len(partition_racks) for topic, partition_racks in topics.items()}
+    )
+    assert sorted(map(len, assignment.values())) == sorted(map(len, assign_sticky(blind, topics).values()))
+    assert near(members, topics, assignment) >= near(members, topics, assign_sticky(blind, topics))
+    again = {
+        member: subscription._replace(owned=tuple(assignment[member]), generation=2)
+        for member, subscription in members.items()
+    }
+    assert assign_sticky(again, topics) == assignment
 
 
 def test_names() -> None:
@@ -215,7 +230,7 @@ def test_names() -> None:
 
 
 def test_what_sticky_notes_is_what_others_read() -> None:
-    said = StickyAssignorUserData(
+    user_data = StickyAssignorUserData(
         previous_assignment=[PreviousTopic(topic="a", partitions=[0, 2]), PreviousTopic(topic="b", partitions=[1])],
         generation=7,
     )
@@ -223,8 +238,11 @@ def test_what_sticky_notes_is_what_others_read() -> None:
         warnings.simplefilter("ignore")  # kafka-python reads its files in a way that Python 3.11 deprecates
         from kafka.coordinator.assignors.sticky.user_data import StickyAssignorUserData as Theirs
 
-    theirs = Theirs.decode(codec.encode(said, 1), version=1, header=False)
-    assert [(each.topic, list(each.partitions)) for each in theirs.previous_assignment] == [("a", [0, 2]), ("b", [1])]
+    theirs = Theirs.decode(codec.encode(user_data, 1), version=1, header=False)
+    assert [(topic.topic, list(topic.partitions)) for topic in theirs.previous_assignment] == [
+        ("a", [0, 2]),
+        ("b", [1]),
+    ]
     assert theirs.generation == 7
 
 

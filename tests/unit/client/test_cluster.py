@@ -66,8 +66,8 @@ def test_a_topic_is_asked_for_once() -> None:
     world, broker = one_broker()
     core = world.core()
     for _ in range(2):
-        found = world.run(core, core.metadata.partitions("t"))
-        assert found == [TopicPartition("t", 0), TopicPartition("t", 1)]
+        partitions = world.run(core, core.metadata.partitions("t"))
+        assert partitions == [TopicPartition("t", 0), TopicPartition("t", 1)]
     assert broker.asked[MetadataRequest] == 1
 
 
@@ -89,8 +89,8 @@ def test_offsets_of_partitions_that_moved_are_asked_for_again() -> None:
 
     broker.on(ListOffsetsRequest, answer)
     core = world.core()
-    found = world.run(core, list_offsets(core, {TopicPartition("t", 0): LATEST, TopicPartition("t", 1): LATEST}))
-    assert {str(part): answer.offset for part, answer in found.items()} == {"t-0": 5, "t-1": 5}
+    offsets = world.run(core, list_offsets(core, {TopicPartition("t", 0): LATEST, TopicPartition("t", 1): LATEST}))
+    assert {str(part): answer.offset for part, answer in offsets.items()} == {"t-0": 5, "t-1": 5}
     assert asked == [[0, 1], [1]]
 
 

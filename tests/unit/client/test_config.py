@@ -13,7 +13,7 @@ SERVERS = {"bootstrap.servers": "h:1"}
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [
         ("a:1, b:2,", (("a", 1), ("b", 2))),
         ("localhost", (("localhost", 9092),)),
@@ -25,8 +25,8 @@ SERVERS = {"bootstrap.servers": "h:1"}
         ("://d:4", (("d", 4),)),
     ],
 )
-def test_addresses(text: str, found: tuple[tuple[str, int], ...]) -> None:
-    assert addresses(text) == found
+def test_addresses(text: str, expected: tuple[tuple[str, int], ...]) -> None:
+    assert addresses(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_hosts_with_characters_that_no_host_has_are_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("configs", "message"),
     [
         ({}, "kafka.bootstrap.servers is missing"),
         ({"bootstrap.servers": "h:x"}, "'h:x' is not host:port"),
@@ -55,9 +55,9 @@ def test_hosts_with_characters_that_no_host_has_are_refused(text: str) -> None:
         ({**SERVERS, "enable.idempotence": "true", "max.in.flight.requests.per.connection": "6"}, "at most 5"),
     ],
 )
-def test_what_is_refused(given: dict[str, str], said: str) -> None:
-    with pytest.raises(InvalidClientConfig, match=said.replace("?", r"\?")):
-        ClientConfig(given, prefix="kafka.")
+def test_what_is_refused(configs: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidClientConfig, match=message.replace("?", r"\?")):
+        ClientConfig(configs, prefix="kafka.")
 
 
 def test_a_client_takes_configs_by_name_and_by_keyword() -> None:
@@ -132,7 +132,7 @@ def test_without_providers_a_reference_is_a_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("configs", "message"),
     [
         ({"config.providers": "x", "config.providers.x.class": "com.example.Vault"}, "must be one of org.apache.kafka"),
         ({**PROVIDERS, "client.id": "${file:/missing/file:id}"}, "from file /missing/file: No such file or directory"),
@@ -140,9 +140,9 @@ def test_without_providers_a_reference_is_a_text() -> None:
          "kafka.linger.ms=${env:OTTLA_TEST_PASSWORD}: the value that it refers to is invalid"),
     ],
 )  # fmt: skip
-def test_references_that_are_refused(given: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_references_that_are_refused(configs: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTTLA_TEST_PASSWORD", "hidden-1")
     with pytest.raises(InvalidClientConfig) as caught:
-        ClientConfig({**SERVERS, **given}, prefix="kafka.")
-    assert said in str(caught.value)
+        ClientConfig({**SERVERS, **configs}, prefix="kafka.")
+    assert message in str(caught.value)
     assert "hidden-1" not in str(caught.value)

@@ -227,14 +227,17 @@ class History:
 
     def was_read(self, partition: TopicPartition, expected: int | None, offset: int) -> None:
         """A record was read: behind the one before it, or where the group may begin."""
-        visible = [each.offset for each in self.cluster.engine.records(partition, committed=True)]
+        visible = [record.offset for record in self.cluster.engine.records(partition, committed=True)]
         read = self.read[partition]
         if expected is not None:
-            following = next(each for each in visible if each >= expected)
+            following = next(visible_offset for visible_offset in visible if visible_offset >= expected)
             if following != offset:
                 raise Jump(f"{partition}: after {expected - 1} came {offset}, not {following}")
         else:
-            begins = {next((each for each in visible if each >= at), -1) for at in self.tried.get(partition, {0})}
+            begins = {
+                next((visible_offset for visible_offset in visible if visible_offset >= at), -1)
+                for at in self.tried.get(partition, {0})
+            }
             if offset not in begins or offset < self.floor(partition):
                 raise Jump(f"{partition}: reading began at {offset}; committed were {sorted(begins)}")
         read.add(offset)
@@ -316,7 +319,7 @@ class History:
 
     def check(self) -> None:
         for partition, read in self.read.items():
-            visible = {each.offset for each in self.cluster.engine.records(partition, committed=True)}
+            visible = {record.offset for record in self.cluster.engine.records(partition, committed=True)}
             missing = sorted(visible - read)
             assert not missing, f"{partition}: never read: {missing} of {len(visible)}"
             assert read <= visible, f"{partition}: not committed, and read: {sorted(read - visible)}"

@@ -107,8 +107,8 @@ def produce(cluster: WholeCluster, first: int, last: int, *partitions: TopicPart
 def commit(cluster: WholeCluster, group: str, **offsets: int) -> None:
     """Commit offsets of a group without members: t0=5 is offset 5 of t-0."""
     reader = Reader(cluster, "committer", group_id=group)
-    given = {TopicPartition(name[0], int(name[1:])): OffsetAndMetadata(offset) for name, offset in offsets.items()}
-    reader.run(reader.consumer._commits.commit(given, lambda: reader.consumer.group_metadata))
+    positions = {TopicPartition(name[0], int(name[1:])): OffsetAndMetadata(offset) for name, offset in offsets.items()}
+    reader.run(reader.consumer._commits.commit(positions, lambda: reader.consumer.group_metadata))
     reader.core.close()
 
 
@@ -252,7 +252,7 @@ def test_a_fetch_session_with_a_partition_that_was_not_requested_begins_again(
     cluster: WholeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Answers about it were ignored, and came at once."""
-    monkeypatch.setattr(fetcher, "_forgotten", lambda before, wanted, *, by_id: [])
+    monkeypatch.setattr(fetcher, "_forgotten", lambda before, requested, *, by_id: [])
     reader = Reader(cluster).assign(PARTS[0])
     cluster.world.advance(3000)
     cluster.engine.delete_topic("t")
@@ -519,8 +519,8 @@ def test_brokers_that_cannot_be_reached_are_logged_every_few_seconds(
     cluster.world.advance(60_000)
     assert 24 <= len(warnings(caplog)) - len(first) <= 36  # three addresses, every 5 s
     assert any(
-        re.fullmatch(r"broker two:9092: Connection refused \(\d+ attempts in \d+ s\)", each)
-        for each in warnings(caplog)
+        re.fullmatch(r"broker two:9092: Connection refused \(\d+ attempts in \d+ s\)", warning)
+        for warning in warnings(caplog)
     )
     for node in cluster.nodes.values():
         node.start()
@@ -539,7 +539,7 @@ def test_a_topic_that_is_missing_is_logged_and_read_once_it_is_there(
     configs = {"group_id": "g", "group_protocol": protocol, "allow_auto_create_topics": "false"}
     reader = Reader(cluster, **configs).subscribe("t", "late")
     cluster.world.advance(5000)
-    assert [each for each in warnings(caplog) if each.startswith("topic late does not exist")]
+    assert [warning for warning in warnings(caplog) if warning.startswith("topic late does not exist")]
     cluster.world.advance(60_000)
     assert len(warnings(caplog)) <= 8
     cluster.engine.create_topic("late", 1)
@@ -554,7 +554,7 @@ def test_a_share_group_s_missing_topic_is_logged(cluster: WholeCluster, caplog: 
     consumer.subscribe(["late"])
     for _ in range(6):
         cluster.world.run(core, consumer.poll(1000))
-    assert [each for each in warnings(caplog) if each.startswith("topic late does not exist")]
+    assert [warning for warning in warnings(caplog) if warning.startswith("topic late does not exist")]
 
 
 def test_a_topic_that_is_created_on_first_use_is_not_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -73,9 +73,11 @@ class Reader:
         dice = self.crowd.dice
         try:
             while True:
-                found = self.consumer.take_many(3)
-                if found:
-                    self.crowd.read.update((TopicPartition(each.topic, each.partition), each.offset) for each in found)
+                records = self.consumer.take_many(3)
+                if records:
+                    self.crowd.read.update(
+                        (TopicPartition(record.topic, record.partition), record.offset) for record in records
+                    )
                     await self.core.scheduler.sleep(dice.choice([0, 5, 50]))
                     if dice.random() < 0.3:
                         await self._commit()

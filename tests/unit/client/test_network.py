@@ -47,8 +47,8 @@ def test_versions_are_asked_for_once(world: World) -> None:
     assert (info.name, info.id, info.leaders, info.epochs) == ("t", TOPIC_ID, {0: 1, 1: 1}, {0: 0, 1: 0})
     assert world.run(core, core.metadata.topic("t")) is info
     assert broker.asked == {ApiVersionsRequest: 1, MetadataRequest: 1}
-    said = broker.sent(ApiVersionsRequest)[0]
-    assert said.client_software_name == "ottla"
+    request = broker.sent(ApiVersionsRequest)[0]
+    assert request.client_software_name == "ottla"
 
 
 @pytest.mark.parametrize("newest", [0, 2, 3, 4])
@@ -195,8 +195,8 @@ def test_who_asks_at_the_same_time_shares_the_answer(world: World) -> None:
     broker = world.broker()
     broker.topics["t"] = {0: 1}
     core = world.core()
-    found = world.run(core, core.scheduler.every([core.metadata.topic("t") for _ in range(5)]))
-    assert len({id(info) for info in found}) == 1
+    infos = world.run(core, core.scheduler.every([core.metadata.topic("t") for _ in range(5)]))
+    assert len({id(info) for info in infos}) == 1
     assert broker.asked[MetadataRequest] == 1
 
 
@@ -290,8 +290,8 @@ def test_an_address_that_belongs_to_another_broker_now(world: World) -> None:
     first.on(ApiVersionsRequest, versions)
     core.network.brokers = {5: ("one", 9092)}
     link = world.run(core, core.metadata.any_link())
-    said = [(request.cluster_id, request.node_id) for request in first.sent(ApiVersionsRequest)]
-    assert said == [(None, -1), ("cluster", 5), (None, -1)]
+    identities = [(request.cluster_id, request.node_id) for request in first.sent(ApiVersionsRequest)]
+    assert identities == [(None, -1), ("cluster", 5), (None, -1)]
     assert link.usable
 
 
@@ -300,8 +300,8 @@ def test_coordinators_are_remembered_until_they_are_others(world: World) -> None
     world.broker("two", 2)
     core = world.core()
     loading = FindCoordinatorResponse(coordinators=[Coordinator(key="g", error_code=COORDINATOR_LOAD_IN_PROGRESS)])
-    found = FindCoordinatorResponse(coordinators=[Coordinator(key="g", node_id=2, host="two", port=9092)])
-    broker.on(FindCoordinatorRequest, loading, found)
+    located = FindCoordinatorResponse(coordinators=[Coordinator(key="g", node_id=2, host="two", port=9092)])
+    broker.on(FindCoordinatorRequest, loading, located)
 
     def find() -> int:
         return world.run(core, core.metadata.retrying("g", lambda: core.metadata.coordinator(GROUP, "g")))

@@ -82,7 +82,7 @@ class Faults:
         cluster, dice = self.cluster, self.dice
         node = cluster.nodes[dice.randint(1, 3)]
         verb = dice.choice(["freeze", "kill", "lose", "move", "coordinator", "none", "none"])
-        failing = [each for each in cluster.nodes.values() if each.frozen or each.refuses]
+        failing = [candidate for candidate in cluster.nodes.values() if candidate.frozen or candidate.refuses]
         if verb in ("freeze", "kill") and len(failing) < 2 and node not in failing:
             node.freeze() if verb == "freeze" else node.kill()
             if dice.random() < 0.7:
@@ -334,8 +334,8 @@ class TransactionHistory(History):
     def check(self, *, exactly_once: bool = True) -> None:
         visible: Counter[bytes] = Counter()
         for topic, index in self.order:
-            found = self.cluster.engine.records(TopicPartition(topic, index), committed=True)
-            visible.update(record.value or b"" for record in found)
+            records = self.cluster.engine.records(TopicPartition(topic, index), committed=True)
+            visible.update(record.value or b"" for record in records)
         assert max(visible.values(), default=1) == 1, f"duplicates: {visible.most_common(3)}"
         for number, (values, committed) in enumerate(self.fates):
             seen = [value for value in values if value in visible]
@@ -356,14 +356,14 @@ def test_transactions_are_visible_as_a_whole_or_not_at_all(tmp_path: Path, dice_
 # -- the checker itself: a planted defect is found --
 
 
-def finds(path: Path, wanted: str, make: Callable[[Path, int], Any], act: Callable[[Any], None]) -> bool:
+def finds(path: Path, message: str, make: Callable[[Path, int], Any], act: Callable[[Any], None]) -> bool:
     """Return whether the checker reports `wanted` in one of the first histories."""
     for seed in range(60):
         history = make(path / str(seed), seed)
         try:
             act(history)
         except AssertionError as error:
-            if wanted in str(error):
+            if message in str(error):
                 return True
         except KafkaError:
             continue  # the broker noticed before the checker could
@@ -382,8 +382,8 @@ def test_the_checker_finds_batches_that_are_renumbered_though_they_may_be_in_the
         before = sender.epoch
         ready = settled(sender, queue)
         if sender.epoch > before:
-            for each in sender._queues.values():
-                each.renumber(sender._identity)
+            for partition_queue in sender._queues.values():
+                partition_queue.renumber(sender._identity)
         return ready
 
     def act(history: History) -> None:

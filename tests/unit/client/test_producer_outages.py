@@ -105,10 +105,12 @@ def cluster(tmp_path: Path) -> Iterator[WholeCluster]:
 def committed(cluster: WholeCluster, topic: str = "t", partitions: int = 3) -> list[bytes]:
     """Values visible to read_committed, when the markers of all answered requests are written."""
     cluster.world.advance(0)
-    found = []
+    values = []
     for index in range(partitions):
-        found += [each.value or b"" for each in cluster.engine.records(TopicPartition(topic, index), committed=True)]
-    return sorted(found)
+        values += [
+            record.value or b"" for record in cluster.engine.records(TopicPartition(topic, index), committed=True)
+        ]
+    return sorted(values)
 
 
 def transactional(cluster: WholeCluster, **configs: Any) -> Application:
@@ -369,8 +371,8 @@ def test_no_batch_is_sent_without_a_producer_id_when_the_epochs_are_used_up(
         app.producer.append("t", index, 5, None, b"next %d" % index, None, None)
     app.flush()
     for index in others:
-        found = cluster.engine.headers(TopicPartition("t", index))
-        assert [header.producer_id >= 0 for header in found] == [True, True]
+        headers = cluster.engine.headers(TopicPartition("t", index))
+        assert [header.producer_id >= 0 for header in headers] == [True, True]
     assert cluster.values("t", [0, 1]) == [b"warm 0", b"next 0", b"warm 1", b"next 1"]
 
 

@@ -59,8 +59,8 @@ def cluster(serve: Serve, **configs: str) -> tuple[World, Broker, Core]:
     broker.topics["t"] = {0: 1}
 
     def answer(request: FetchRequest, version: int) -> FetchResponse:
-        wanted = request.topics[0].partitions[0]
-        data, code, aborted = serve(wanted.fetch_offset)
+        partition = request.topics[0].partitions[0]
+        data, code, aborted = serve(partition.fetch_offset)
         row = PartitionData(
             partition_index=0, error_code=code, high_watermark=0, records=data, aborted_transactions=aborted
         )
@@ -76,10 +76,10 @@ def reading(serve: Serve, **configs: str) -> tuple[Broker, Callable[[int, int], 
 
     def read(start: int, end: int) -> list[Found]:
         range_reading = RangeReading(core, PARTITION, start, end, timeout_ms=2000)
-        found: list[Found] = []
+        chunks: list[Found] = []
         while (chunk := world.run(core, range_reading.next())) is not None:
-            found.append((chunk.batches().copied(), chunk.next_offset))
-        return found
+            chunks.append((chunk.batches().copied(), chunk.next_offset))
+        return chunks
 
     return broker, read
 
@@ -142,8 +142,8 @@ def test_aborted_batches_and_markers_are_left_out() -> None:
     )
     aborted = [AbortedTransaction(producer_id=1, first_offset=0)]
     _, read = reading(lambda offset: (data, 0, aborted), isolation_level="read_committed")
-    ((found, reached),) = read(0, 11)
-    kept = [header for header in scan(found).batches if not header.is_control]
+    ((received, reached),) = read(0, 11)
+    kept = [header for header in scan(received).batches if not header.is_control]
     assert [header.base_offset for header in kept] == [2, 6, 10]
     assert reached == 11
 

@@ -108,11 +108,11 @@ class Bench:
             self.world.run(self.core, self.producer.append_later("t", 0, 5, None, value, None, self._listener(value)))
 
     def _listener(self, value: bytes) -> Any:
-        def told(error: KafkaError | None, delivered: Delivered | None) -> None:
+        def on_delivery(error: KafkaError | None, delivered: Delivered | None) -> None:
             assert value not in self.outcomes
             self.outcomes[value] = error if error is not None else delivered.offset if delivered is not None else -1
 
-        return told
+        return on_delivery
 
     def flush(self, seconds: int = 300) -> None:
         assert self.world.run(self.core, self.producer.flush(seconds * 1000)) == 0
@@ -287,7 +287,7 @@ def test_a_broker_without_producer_ids() -> None:
     bench.produce(b"one", b"two")
     bench.flush()
     assert bench.outcomes == {b"one": 0, b"two": 1}
-    assert [each[16] for each in sets] == [1, 1]
+    assert [message_set[16] for message_set in sets] == [1, 1]
     assert b"one" in sets[0]
 
 

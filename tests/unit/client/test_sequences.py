@@ -119,7 +119,10 @@ def test_behind_a_refused_batch_all_is_renumbered_once_everything_is_answered() 
     queue.again(third)
     assert queue.wants_identity()
     queue.renumber(NEXT)
-    assert [(each.sequence, each.identity) for each in (queue.take(NEXT), queue.take(NEXT))] == [(0, NEXT), (10, NEXT)]
+    assert [(batch.sequence, batch.identity) for batch in (queue.take(NEXT), queue.take(NEXT))] == [
+        (0, NEXT),
+        (10, NEXT),
+    ]
 
 
 def test_a_batch_behind_a_refused_one_keeps_its_number_until_its_answer_is_known() -> None:

@@ -42,7 +42,9 @@ class Sharer:
         self.consumer.subscribe(["t"])
 
     def _hear(self, offsets: Any, error: KafkaError | None) -> None:
-        self.told.append((sorted(offset for each in offsets.values() for offset in each), error))
+        self.told.append(
+            (sorted(offset for partition_offsets in offsets.values() for offset in partition_offsets), error)
+        )
 
     def poll(self, timeout_ms: int = 2000) -> list[Record]:
         return self.world.run(self.core, self.consumer.poll(timeout_ms))

@@ -59,8 +59,8 @@ class Worker:
         self.task = self.core.scheduler.background(self._work(), name)
 
     def _answered(self, offsets: Mapping[TopicPartition, set[int]], error: KafkaError | None) -> None:
-        for partition, found in offsets.items():
-            for offset in found:
+        for partition, partition_offsets in offsets.items():
+            for offset in partition_offsets:
                 kind = self.kinds.pop((partition, offset))
                 if error is None and kind is not AcknowledgeType.RELEASE:
                     self.history.confirmed.add((partition, offset))

@@ -73,12 +73,12 @@ class Log:
         self.epoch = epoch
         self.broker.epochs["t", 0] = epoch
 
-    def _end(self, wanted: int) -> tuple[int, int]:
+    def _end(self, leader_epoch: int) -> tuple[int, int]:
         """(epoch, end) as a leader answers: of the newest epoch that is not newer than the one that is asked for."""
-        if wanted == self.epoch:
-            return wanted, len(self.records)
-        known = [epoch for epoch, _ in self.records if epoch <= wanted]
-        if not known or wanted > self.epoch:
+        if leader_epoch == self.epoch:
+            return leader_epoch, len(self.records)
+        known = [epoch for epoch, _ in self.records if epoch <= leader_epoch]
+        if not known or leader_epoch > self.epoch:
             return -1, -1
         return known[-1], len(known)
 
@@ -141,14 +141,14 @@ class Reader:
 
     def read(self, count: int) -> list[str]:
         """The next records, as far as they come within ten seconds."""
-        found: list[str] = []
-        while len(found) < count:
+        values: list[str] = []
+        while len(values) < count:
             record = self.consumer.take()
             if record is not None:
-                found.append((record.value or b"").decode())
+                values.append((record.value or b"").decode())
             elif not self.world.run(self.core, self.consumer.wait(10_000)):
                 break
-        return found
+        return values
 
     def hear(self) -> None:
         """Metadata is asked for anew."""
@@ -170,8 +170,8 @@ def log(world: World) -> Log:
 
 def asked(log: Log) -> list[tuple[int, int]]:
     """(epoch of the position, leader epoch) of each question."""
-    found = [request.topics[0].partitions[0] for request in log.broker.sent(OffsetForLeaderEpochRequest)]
-    return [(part.leader_epoch, part.current_leader_epoch) for part in found]
+    partitions = [request.topics[0].partitions[0] for request in log.broker.sent(OffsetForLeaderEpochRequest)]
+    return [(part.leader_epoch, part.current_leader_epoch) for part in partitions]
 
 
 def test_a_leader_that_has_everything_changes_nothing(world: World, log: Log) -> None:

@@ -60,12 +60,12 @@ class WholeBroker(Broker):
 
     def __init__(self, world: World, directory: Path, **configs: str) -> None:
         super().__init__(world, "one", 1)
-        given = {**_CONFIGS, **{name.replace("_", "."): value for name, value in configs.items()}}
+        broker_configs = {**_CONFIGS, **{name.replace("_", "."): value for name, value in configs.items()}}
         world.brokers["one", 9092] = self
         self._loop = asyncio.new_event_loop()
         files = DiskStore(durable=False)
         environment = process_environment(self._loop, clock=world, random=_Chance(), timers=world, files=files)
-        self._server = BrokerServer(broker_config({**given, "log.dirs": str(directory)}), environment)
+        self._server = BrokerServer(broker_config({**broker_configs, "log.dirs": str(directory)}), environment)
         self._server.open()
         self._broker = self._server.broker
         self._peers: dict[Wire | None, Peer] = {}
@@ -91,11 +91,11 @@ class WholeBroker(Broker):
 
     def records(self, partition: TopicPartition, *, committed: bool = False) -> list[Record]:
         """Every record of a partition; `committed`: those that a reader of committed records sees in the end."""
-        found = self._broker.replicas.find(*partition)
-        assert found is not None
+        replica = self._broker.replicas.find(*partition)
+        assert replica is not None
         seen: list[Record] = []
         open_now: dict[int, list[Record]] = {}
-        for header, records in reading.batches(found.log):
+        for header, records in reading.batches(replica.log):
             if not header.is_transactional or not committed:
                 seen += [] if header.is_control else records
             elif not header.is_control:
@@ -108,9 +108,9 @@ class WholeBroker(Broker):
 
     def headers(self, partition: TopicPartition) -> list[BatchHeader]:
         """The headers of all batches of a partition."""
-        found = self._broker.replicas.find(*partition)
-        assert found is not None
-        return [header for header, _ in reading.batches(found.log)]
+        replica = self._broker.replicas.find(*partition)
+        assert replica is not None
+        return [header for header, _ in reading.batches(replica.log)]
 
     @property
     def is_troubled(self) -> bool:
@@ -119,10 +119,10 @@ class WholeBroker(Broker):
 
     def append(self, partition: TopicPartition, *values: bytes) -> None:
         """Records in one batch, as if somebody had produced them."""
-        found = self._broker.replicas.find(*partition)
-        assert found is not None
+        replica = self._broker.replicas.find(*partition)
+        assert replica is not None
         batch = build([Record(offset, 0, None, value) for offset, value in enumerate(values)])
-        assert found.append(batch, 0, len(batch), self._world.wall_ms()).error_code == NONE
+        assert replica.append(batch, 0, len(batch), self._world.wall_ms()).error_code == NONE
 
     def move_coordinators(self) -> None:
         """Groups are coordinated elsewhere until somebody asks where."""

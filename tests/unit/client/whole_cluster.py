@@ -318,8 +318,8 @@ class WholeCluster:
 
     def __init__(self, world: World, directory: Path, **configs: str) -> None:
         self.world = world
-        given = {"transaction_state_log_num_partitions": "1", "auto_create_topics_enable": "false", **configs}
-        self.engine = WholeBroker(world, directory, **given)
+        broker_configs = {"transaction_state_log_num_partitions": "1", "auto_create_topics_enable": "false", **configs}
+        self.engine = WholeBroker(world, directory, **broker_configs)
         self.nodes = {number: Node(self, host, number) for number, host in enumerate(HOSTS, 1)}
         for node in self.nodes.values():
             world.brokers[node.host, 9092] = node
@@ -345,7 +345,7 @@ class WholeCluster:
         name: str = getattr(topic, "topic", "") or getattr(topic, "name", "")
         if name:
             return name
-        self._names.update((topic_id, each.name) for topic_id, each in self.engine.image.topics_by_id.items())
+        self._names.update((topic_id, image.name) for topic_id, image in self.engine.image.topics_by_id.items())
         return self._names.get(topic.topic_id, "")
 
     def leader(self, partition: tuple[str, int]) -> int:
@@ -368,7 +368,9 @@ class WholeCluster:
     def fail_over(self, node: int) -> None:
         """Move leadership and coordination to live nodes."""
         others = [
-            each.node for each in self.nodes.values() if each.node != node and not each.refuses and not each.frozen
+            candidate.node
+            for candidate in self.nodes.values()
+            if candidate.node != node and not candidate.refuses and not candidate.frozen
         ]
         if not others:
             return
@@ -392,9 +394,9 @@ class WholeCluster:
     def as_seen(self, answer: Any) -> Any:
         """Metadata with the nodes of the cluster."""
         answer.brokers = [
-            MetadataResponseBroker(node_id=each.node, host=each.host, port=9092, rack=None)
-            for each in self.nodes.values()
-            if not each.refuses
+            MetadataResponseBroker(node_id=node.node, host=node.host, port=9092, rack=None)
+            for node in self.nodes.values()
+            if not node.refuses
         ]
         answer.controller_id = 1
         for topic in answer.topics:

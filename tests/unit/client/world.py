@@ -165,8 +165,8 @@ class World:
 
     def core(self, **configs: Any) -> Core:
         """A core of a client in this world."""
-        given = {name.replace("_", "."): value for name, value in configs.items()}
-        return Core(ClientConfig({"bootstrap.servers": "one:9092", **given}), self)
+        client_configs = {name.replace("_", "."): value for name, value in configs.items()}
+        return Core(ClientConfig({"bootstrap.servers": "one:9092", **client_configs}), self)
 
     def broker(self, host: str = "one", node: int = 1) -> "Broker":
         """Make a broker; the whole cluster knows it."""
@@ -373,11 +373,11 @@ class Broker:
 
     def _metadata(self, request: MetadataRequest, version: int) -> MetadataResponse:
         del version
-        names = sorted(self.topics) if request.topics is None else [each.name or "" for each in request.topics]
+        names = sorted(self.topics) if request.topics is None else [topic.name or "" for topic in request.topics]
         return MetadataResponse(
             brokers=[
-                MetadataResponseBroker(node_id=each.node, host=each.host, port=9092)
-                for each in self._world.brokers.values()
+                MetadataResponseBroker(node_id=broker.node, host=broker.host, port=9092)
+                for broker in self._world.brokers.values()
             ],
             cluster_id=self.cluster_id,
             controller_id=self.node,
