@@ -95,7 +95,7 @@ def test_uniform_moves_as_few_as_balance_allows(seed: int) -> None:
     sizes = [size(target) for target in dealt.values()]
     assert max(sizes) - min(sizes) <= 1
     (read,) = {member.topics for member in members.values()}
-    each, more = divmod(sum(topics[topic_id] for topic_id in read), len(members))
+    share, more = divmod(sum(topics[topic_id] for topic_id in read), len(members))
     had = sorted(
         (
             sum(
@@ -108,7 +108,7 @@ def test_uniform_moves_as_few_as_balance_allows(seed: int) -> None:
         ),
         reverse=True,
     )
-    assert kept(members, dealt) == sum(min(count, each + (place < more)) for place, count in enumerate(had))
+    assert kept(members, dealt) == sum(min(count, share + (place < more)) for place, count in enumerate(had))
 
 
 @settings(max_examples=200, deadline=None)
@@ -150,14 +150,17 @@ def test_ranges_are_contiguous_and_alike_for_topics_of_one_size(seed: int) -> No
     members = some_members(random, topics, alike=True)
     members = {member_id: member._replace(topics=frozenset(topics)) for member_id, member in members.items()}
     dealt = assign_ranges(members, topics)
-    order = sorted(members, key=lambda each: (members[each].instance_id is None, members[each].instance_id or each))
+    order = sorted(
+        members,
+        key=lambda member_id: (members[member_id].instance_id is None, members[member_id].instance_id or member_id),
+    )
     for topic_id in topics:
         ranges = [sorted(dealt[member_id].get(topic_id, ())) for member_id in order]
         assert [partition for part in ranges for partition in part] == list(range(topics[topic_id]))
         sizes = [len(part) for part in ranges]
         assert sizes == sorted(sizes, reverse=True)
         assert sizes[0] - sizes[-1] <= 1
-    assert all(dealt[each].get(b"a") == dealt[each].get(b"b") for each in members)
+    assert all(dealt[member_id].get(b"a") == dealt[member_id].get(b"b") for member_id in members)
 
 
 def test_a_chain_of_members_levels_out() -> None:

@@ -116,7 +116,7 @@ class Party:
             return
         client.epoch = max(answer.member_epoch, 0)
         if answer.assignment is not None:
-            client.owned = {each.topic_id: set(each.partitions) for each in answer.assignment.topic_partitions}
+            client.owned = {topic.topic_id: set(topic.partitions) for topic in answer.assignment.topic_partitions}
         elif answer.member_epoch < 0:
             client.owned = {}
 
@@ -146,7 +146,8 @@ class Party:
             fields: dict[str, Any] = {}
             if self.random.random() < 0.7:
                 fields["topic_partitions"] = [
-                    TopicPartitions(topic_id=each, partitions=sorted(parts)) for each, parts in client.owned.items()
+                    TopicPartitions(topic_id=topic_id, partitions=sorted(parts))
+                    for topic_id, parts in client.owned.items()
                 ]
             if self.random.random() < 0.1:
                 fields["subscribed_topic_names"] = self.random.choice((["t"], ["t", "u"], ["u"]))
@@ -168,13 +169,13 @@ class Party:
         if not client.is_classic:
             client.member_id = ""
         client.is_classic = True
-        names = {each.id: name for name, each in self.world.topology.image.topics.items()}
+        names = {topic.id: name for name, topic in self.world.topology.image.topics.items()}
         owned = [
             TopicPartition(topic=names[topic_id], partitions=sorted(parts))
             for topic_id, parts in client.owned.items()
             if topic_id in names
         ]
-        said = b"\0\1" + encode(ConsumerProtocolSubscription(topics=["t", "u"], owned_partitions=owned), 1)
+        metadata = b"\0\1" + encode(ConsumerProtocolSubscription(topics=["t", "u"], owned_partitions=owned), 1)
         request = JoinGroupRequest(
             group_id="g",
             member_id=client.member_id,
@@ -182,7 +183,7 @@ class Party:
             session_timeout_ms=10_000,
             rebalance_timeout_ms=5_000,
             protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol(name="range", metadata=said)],
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=metadata)],
         )
         self.run(membership.join, request, lambda answer: self.joined(client, answer))
 
@@ -199,9 +200,11 @@ class Party:
         if not client.is_classic or not client.epoch:
             return
         shares = [
-            SyncGroupRequestAssignment(member_id=each.member_id, assignment=encode_assignment({"t": [place]}, b"\0\1"))
-            for place, each in enumerate(self.clients)
-            if each.member_id
+            SyncGroupRequestAssignment(
+                member_id=member.member_id, assignment=encode_assignment({"t": [place]}, b"\0\1")
+            )
+            for place, member in enumerate(self.clients)
+            if member.member_id
         ]
         request = SyncGroupRequest(
             group_id="g",
@@ -219,9 +222,9 @@ class Party:
         elif answer.error_code == errors.NONE and answer.assignment:
             topics = self.world.topology.image.topics
             client.owned = {
-                topics[each.topic].id: set(each.partitions)
-                for each in decode_assignment(answer.assignment).assigned_partitions
-                if each.topic in topics
+                topics[part.topic].id: set(part.partitions)
+                for part in decode_assignment(answer.assignment).assigned_partitions
+                if part.topic in topics
             }
 
     def classic_beat(self, client: Client) -> None:
@@ -318,7 +321,8 @@ def test_a_group_comes_to_rest(seed: int) -> None:
                 party.enter(client)
             else:
                 owned = [
-                    TopicPartitions(topic_id=each, partitions=sorted(parts)) for each, parts in client.owned.items()
+                    TopicPartitions(topic_id=topic_id, partitions=sorted(parts))
+                    for topic_id, parts in client.owned.items()
                 ]
                 party.heartbeat(client, topic_partitions=owned)
     group = world.groups.consumer_groups["g"]
@@ -331,13 +335,13 @@ def test_a_group_comes_to_rest(seed: int) -> None:
         for topic_id, partitions in member.current.assigned.items()
         for partition in partitions
     }
-    wanted = {
+    expected = {
         (topic.id, partition)
         for name, topic in images.items()
         if group.is_subscribed(name)
         for partition in range(len(topic.partitions))
     }
-    assert has == wanted
+    assert has == expected
     for client in party.clients:
         current = group.members[client.member_id].current
         assert client.owned == {topic_id: set(parts) for topic_id, parts in current.assigned.items()}

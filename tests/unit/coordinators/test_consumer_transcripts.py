@@ -45,12 +45,12 @@ TRANSCRIPTS = sorted((Path(__file__).parent / "transcripts" / "consumer").glob("
 def image(revision: int, topics: dict[str, int]) -> Image:
     """Metadata with these topics and their numbers of partitions; a topic's id is its name."""
     partition = PartitionImage((0,), (0,), 0, 0)
-    found = {
+    topic_images = {
         name: TopicImage(name, name.encode().ljust(16, b"."), (partition,) * count, {})
         for name, count in topics.items()
     }
-    by_id = {topic.id: topic for topic in found.values()}
-    return Image(revision, "c", 0, MappingProxyType({}), found, by_id)
+    by_id = {topic.id: topic for topic in topic_images.values()}
+    return Image(revision, "c", 0, MappingProxyType({}), topic_images, by_id)
 
 
 def numbers(partitions: Any) -> str:
@@ -70,9 +70,11 @@ class ConsumerTeller(Teller):
         super().__init__(settings)
         self.assigned: dict[str, dict[bytes, list[int]]] = {}
 
-    def settings(self, given: dict[str, int]) -> GroupSettings:
-        mine = {name.removeprefix("consumer."): value for name, value in given.items() if name.startswith("consumer.")}
-        others = {name: value for name, value in given.items() if not name.startswith("consumer.")}
+    def settings(self, overrides: dict[str, int]) -> GroupSettings:
+        mine = {
+            name.removeprefix("consumer."): value for name, value in overrides.items() if name.startswith("consumer.")
+        }
+        others = {name: value for name, value in overrides.items() if not name.startswith("consumer.")}
         policy = mine.pop("policy", 3)
         bounded: dict[str, Any] = {
             name: Bounded(value, value, value)
@@ -89,12 +91,12 @@ class ConsumerTeller(Teller):
     def shown(self, assignment: bytes) -> str:
         if not assignment.startswith(b"\0"):
             return assignment.decode()
-        found = decode_assignment(assignment).assigned_partitions
-        return " ".join(f"{each.topic}:{numbers(each.partitions)}" for each in found) or "nothing"
+        assigned = decode_assignment(assignment).assigned_partitions
+        return " ".join(f"{part.topic}:{numbers(part.partitions)}" for part in assigned) or "nothing"
 
     def parts(self, topics: Any) -> str:
-        told = [f"{each.topic_id.decode().rstrip('.')}:{numbers(each.partitions)}" for each in topics]
-        return " ".join(told) or "nothing"
+        texts = [f"{topic.topic_id.decode().rstrip('.')}:{numbers(topic.partitions)}" for topic in topics]
+        return " ".join(texts) or "nothing"
 
     def record(self, record: CoordinatorRecord) -> str:
         key, value = record.key, record.value
@@ -130,9 +132,9 @@ class ConsumerTeller(Teller):
             what += ["classic"] if fields.classic_member_metadata else []
             return " ".join([name, *what])
         state = {0: "stable", 1: "unrevoked", 2: "unreleased"}[fields.state]
-        told = f"{name} epoch={fields.member_epoch} {state} {self.parts(fields.assigned_partitions)}"
+        text = f"{name} epoch={fields.member_epoch} {state} {self.parts(fields.assigned_partitions)}"
         revoking = fields.partitions_pending_revocation
-        return f"{told} gives back {self.parts(revoking)}" if revoking else told
+        return f"{text} gives back {self.parts(revoking)}" if revoking else text
 
     def response(self, actor: Actor, response: Any) -> str:
         kind = type(response).__name__
@@ -140,18 +142,18 @@ class ConsumerTeller(Teller):
             if response.error_code != errors.NONE:
                 return name_of(response.error_code)
             actor.member_id, actor.generation = response.member_id, response.member_epoch
-            told = epoch_of(response)
+            text = epoch_of(response)
             if response.assignment is None:
-                return told
+                return text
             topics = response.assignment.topic_partitions
-            self.assigned[actor.name] = {each.topic_id: each.partitions for each in topics}
-            return f"{told} {self.parts(topics)}"
+            self.assigned[actor.name] = {topic.topic_id: topic.partitions for topic in topics}
+            return f"{text} {self.parts(topics)}"
         if hasattr(response, "group_epoch"):
             if response.error_code != errors.NONE:
                 return name_of(response.error_code)
             members = " ".join(
-                f"{self.alias(each.member_id)}@{each.member_epoch}{'c' if each.member_type == 0 else ''}"
-                for each in response.members
+                f"{self.alias(member.member_id)}@{member.member_epoch}{'c' if member.member_type == 0 else ''}"
+                for member in response.members
             )
             epochs = f"epoch={response.group_epoch}/{response.assignment_epoch}"
             return f"{response.group_state} {epochs} {response.assignor_name} members=[{members}]"
@@ -177,7 +179,7 @@ class ConsumerTeller(Teller):
             return self.world.run(listing.describe_consumer, listing.GroupName("g"))
         if verb == "join" and "topics" in fields:
             owned = [int(number) for number in fields.get("owns", "").split("+") if number]
-            said = ConsumerProtocolSubscription(
+            subscription = ConsumerProtocolSubscription(
                 topics=fields["topics"].split(","),
                 owned_partitions=[TopicPartition(topic="t", partitions=owned)] if owned else [],
             )
@@ -190,12 +192,14 @@ class ConsumerTeller(Teller):
                 protocol_type="consumer",
                 session_timeout_ms=int(fields.get("session", 10_000)),
                 rebalance_timeout_ms=int(fields.get("rebalance", 10_000)),
-                protocols=[JoinGroupRequestProtocol(name=name, metadata=b"\0\1" + encode(said, 1)) for name in names],
+                protocols=[
+                    JoinGroupRequestProtocol(name=name, metadata=b"\0\1" + encode(subscription, 1)) for name in names
+                ],
             )
             return self.world.run(membership.join, request, int(fields.get("version", 3)), actor.name)
         if verb == "sync" and "give" in fields:
-            shares = [each.partition(":")[::2] for each in fields["give"].split(",")]
-            given = [
+            shares = [word.partition(":")[::2] for word in fields["give"].split(",")]
+            assignments = [
                 SyncGroupRequestAssignment(
                     member_id=self.actors[name].member_id,
                     assignment=encode_assignment({"t": [int(n) for n in part.split("+")] if part else []}, b"\0\1"),
@@ -207,7 +211,7 @@ class ConsumerTeller(Teller):
                 member_id=actor.member_id,
                 group_instance_id=actor.instance,
                 generation_id=actor.generation,
-                assignments=given,
+                assignments=assignments,
             )
             return self.world.run(membership.sync, request, 4)
         return super().send(actor, verb, fields)
@@ -235,16 +239,18 @@ class ConsumerTeller(Teller):
             request.member_epoch = int(fields.get("epoch", -1))
         elif "owns" in fields:
             owned = self.assigned.get(actor.name, {})
-            request.topic_partitions = [TopicPartitions(topic_id=each, partitions=owned[each]) for each in owned]
+            request.topic_partitions = [
+                TopicPartitions(topic_id=topic_id, partitions=owned[topic_id]) for topic_id in owned
+            ]
         return self.world.run(consumer_heartbeat.heartbeat, request, 1, actor.name)
 
 
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
 def test_transcript(path: Path) -> None:
-    told = tell(path.read_text(), ConsumerTeller)
+    transcript = tell(path.read_text(), ConsumerTeller)
     if os.environ.get("OTTLA_TEST_REWRITE"):
-        path.write_text(told)
-    assert told == path.read_text()
+        path.write_text(transcript)
+    assert transcript == path.read_text()
 
 
 def test_there_are_transcripts() -> None:

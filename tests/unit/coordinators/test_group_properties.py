@@ -82,7 +82,7 @@ class Party:
             self.ids[who] = ""
         if code == errors.NONE:
             self.generations[who] = response.generation_id
-            listed = {each.member_id for each in response.members}
+            listed = {member.member_id for member in response.members}
             assert (response.leader == response.member_id) == bool(listed)
             assert not listed or response.member_id in listed
 
@@ -105,13 +105,17 @@ class Party:
                 protocols=[JoinGroupRequestProtocol(name=n, metadata=m) for n, m in protocols[(who + variant) % 3]],
             )
         if verb == "sync":
-            given = [SyncGroupRequestAssignment(member_id=each, assignment=each.encode()) for each in self.ids if each]
+            assignments = [
+                SyncGroupRequestAssignment(member_id=recipient, assignment=recipient.encode())
+                for recipient in self.ids
+                if recipient
+            ]
             return classic.sync, SyncGroupRequest(
                 group_id="g",
                 member_id=member_id,
                 generation_id=generation,
                 group_instance_id=instance,
-                assignments=given,
+                assignments=assignments,
                 protocol_type="consumer",
                 protocol_name="range" if variant % 2 else "sticky",
             )

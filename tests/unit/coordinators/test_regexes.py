@@ -11,7 +11,7 @@ NAMES = ["orders", "orders-eu", "orders.us", "Orders", "payments", "__consumer_o
 
 
 @pytest.mark.parametrize(
-    ("regex", "found"),
+    ("regex", "expected"),
     [
         ("orders", {"orders"}),
         ("orders.*", {"orders", "orders-eu", "orders.us"}),
@@ -26,9 +26,9 @@ NAMES = ["orders", "orders-eu", "orders.us", "Orders", "payments", "__consumer_o
         (".*", set(NAMES)),
     ],
 )
-def test_whole_names_match(regex: str, found: set[str]) -> None:
+def test_whole_names_match(regex: str, expected: set[str]) -> None:
     check_regex(regex)
-    assert matching(regex, NAMES) == found
+    assert matching(regex, NAMES) == expected
 
 
 @pytest.mark.parametrize("regex", ["(", "*", "a{2,1}", "[b-a]", "(?=a)", "(?<!a)b", r"(a)\1", "a{100000}"])

@@ -54,7 +54,7 @@ def park(state: Names, request: Ask, now: int) -> Result:
 
 @operation(lambda request, code: [f"refused {code}"])
 def wake(state: Names, request: Ask, now: int) -> Result:
-    answers = [(each, ["woken"]) for each in (*state.parked, request)]
+    answers = [(waiter, ["woken"]) for waiter in (*state.parked, request)]
     state.parked.clear()
     return Result([group_tombstone(name) for name in request.names], answers)
 
@@ -106,9 +106,9 @@ class Desk:
 def heard(answer: Answer[list[str]]) -> list[list[str]]:
     """What a pending answer says, as soon as it does."""
     assert isinstance(answer, Deferred)
-    found: list[list[str]] = []
-    answer.then(found.append, unexpected)
-    return found
+    results: list[list[str]] = []
+    answer.then(results.append, unexpected)
+    return results
 
 
 def test_records_are_replayed_before_the_answer() -> None:
@@ -281,11 +281,11 @@ def test_gathering_answers() -> None:
     waiting: list[Answer[int]] = [1, later]
     both = gather(waiting, list)
     assert isinstance(both, Deferred)
-    found: list[list[int]] = []
-    both.then(found.append, unexpected)
+    results: list[list[int]] = []
+    both.then(results.append, unexpected)
     later.complete(2)
     run_queue(queue)
-    assert found == [[1, 2]]
+    assert results == [[1, 2]]
 
 
 def test_an_append_says_where_it_ended() -> None:

@@ -53,8 +53,8 @@ class ShareTeller(Teller):
         super().__init__(settings)
         self.asked: list[InitializeShares] = []
 
-    def settings(self, given: dict[str, int]) -> GroupSettings:
-        mine = {name.removeprefix("share."): value for name, value in given.items()}
+    def settings(self, overrides: dict[str, int]) -> GroupSettings:
+        mine = {name.removeprefix("share."): value for name, value in overrides.items()}
         bounded: dict[str, Any] = {
             name: Bounded(value, value, value)
             for name, value in ({"assignment_interval_ms": 0} | mine).items()
@@ -67,17 +67,17 @@ class ShareTeller(Teller):
         return member_id or "-"
 
     def parts(self, topics: Any) -> str:
-        return " ".join(f"{name_in(each.topic_id)}:{numbers(each.partitions)}" for each in topics) or "nothing"
+        return " ".join(f"{name_in(topic.topic_id)}:{numbers(topic.partitions)}" for topic in topics) or "nothing"
 
     def tell_log(self) -> None:
         super().tell_log()
         for message in self.world.sent:
             assert isinstance(message, InitializeShares)
-            told = [
+            texts = [
                 f"{name_in(topic)}:{'+'.join(f'{index}@{offset}' for index, offset in offsets.items())}"
                 for topic, offsets in message.start_offsets.items()
             ]
-            self.say(f"shares asked epoch={message.state_epoch} {' '.join(told)}")
+            self.say(f"shares asked epoch={message.state_epoch} {' '.join(texts)}")
             self.asked.append(message)
         self.world.sent.clear()
 
@@ -106,15 +106,15 @@ class ShareTeller(Teller):
             return f"{name} topics={','.join(value.subscribed_topic_names)}"
         if kind == "CurrentMemberAssignment":
             return f"{name} epoch={value.member_epoch} {self.parts(value.assigned_partitions)}"
-        told = []
+        texts = []
         for what, topics in (
             ("initializing", value.initializing_topics),
             ("initialized", value.initialized_topics),
         ):
-            told += [f"{what} {self.parts(topics)}"] if topics else []
+            texts += [f"{what} {self.parts(topics)}"] if topics else []
         if value.deleting_topics:
-            told.append(f"deleting {','.join(each.topic_name for each in value.deleting_topics)}")
-        return f"{name} {' '.join(told) or 'nothing'}"
+            texts.append(f"deleting {','.join(topic.topic_name for topic in value.deleting_topics)}")
+        return f"{name} {' '.join(texts) or 'nothing'}"
 
     def response(self, actor: Actor, response: Any) -> str:
         code = getattr(response, "error_code", response if isinstance(response, int) else errors.NONE)
@@ -123,15 +123,15 @@ class ShareTeller(Teller):
         kind = type(response).__name__
         if kind == "ShareGroupHeartbeatResponse":
             actor.generation = response.member_epoch
-            told = epoch_of(response)
-            return told if response.assignment is None else f"{told} {self.parts(response.assignment.topic_partitions)}"
+            text = epoch_of(response)
+            return text if response.assignment is None else f"{text} {self.parts(response.assignment.topic_partitions)}"
         if kind == "Begun":
             return f"state epoch={response.state_epoch}"
         if kind == "Deleting":
-            return " ".join(f"{name_in(each)}:{numbers(parts)}" for each, parts in response.partitions.items()) or "-"
+            return " ".join(f"{name_in(topic)}:{numbers(parts)}" for topic, parts in response.partitions.items()) or "-"
         if kind == "_Code":
             return name_of(response.error_code)
-        members = " ".join(f"{each.member_id}@{each.member_epoch}" for each in response.members)
+        members = " ".join(f"{member.member_id}@{member.member_epoch}" for member in response.members)
         return f"{response.group_state} epoch={response.group_epoch}/{response.assignment_epoch} members=[{members}]"
 
     def play(self, line: str) -> None:
@@ -200,10 +200,10 @@ def is_told(line: str) -> bool:
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
 def test_transcript(path: Path) -> None:
     played = "\n".join(line for line in path.read_text().splitlines() if not is_told(line))
-    told = tell(played, ShareTeller)
+    transcript = tell(played, ShareTeller)
     if os.environ.get("OTTLA_TEST_REWRITE"):
-        path.write_text(told)
-    assert told == path.read_text()
+        path.write_text(transcript)
+    assert transcript == path.read_text()
 
 
 def test_there_are_transcripts() -> None:

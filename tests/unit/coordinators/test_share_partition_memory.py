@@ -33,7 +33,7 @@ def test_records_in_flight(partitions: int, records: int, most_mb: int) -> None:
         used, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert sum(len(each.window) for each in windows) == partitions * records
+    assert sum(len(partition.window) for partition in windows) == partitions * records
     assert used < most_mb * 1_000_000, f"{used / 1e6:.1f} MB"
 
 

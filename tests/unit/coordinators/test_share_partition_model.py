@@ -258,13 +258,13 @@ class Run:
             for at in range(span.first, span.last + 1):
                 seen[at] = span.state, span.delivery_count, span.member
         assert reached <= window.end_offset
-        for at, found in seen.items():
+        for at, actual in seen.items():
             expected = self.model[at].seen()
             if at not in self.exists and not expected[1]:
                 continue
-            if expected[0] in FINAL and found[0] in FINAL:
+            if expected[0] in FINAL and actual[0] in FINAL:
                 continue  # neighbours that are done with are put together, whatever they were
-            assert found == expected, at
+            assert actual == expected, at
         for at, record in self.model.items():
             if at < window.start_offset:
                 assert record.state in FINAL or any(at in held for _, held in self.pending) or at not in self.exists, at
@@ -272,7 +272,7 @@ class Run:
                 assert record.count == 0, at
             elif at not in seen:
                 assert at not in self.exists, at
-        assert window.done == sum(found[0] in FINAL for found in seen.values())
+        assert window.done == sum(actual[0] in FINAL for actual in seen.values())
 
     def finish(self) -> None:
         """Whatever happened: members that accept what they get come to an end, and have had every record that is left."""

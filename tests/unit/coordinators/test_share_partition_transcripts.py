@@ -172,8 +172,8 @@ class World:
         batches = [batch for batch in self.log if batch.last >= offset][: fields.get("batches", 100)]
         wish = AcquireRequest(fields.get("records", 500), fields.get("size", 500), "exact" in words)
         acquired = self.partition.acquire(who, offset, batches, wish, self.rules, self.now)
-        told = ", ".join(f"{first}-{last} the {count}." for first, last, count in acquired)
-        self.say(f"{who} <- {told or 'nothing'}")
+        text = ", ".join(f"{first}-{last} the {count}." for first, last, count in acquired)
+        self.say(f"{who} <- {text or 'nothing'}")
 
     def ack(self, who: str, words: list[str]) -> None:
         batches: list[Acknowledgement] = []
@@ -223,10 +223,10 @@ def tell(text: str) -> str:
 
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
 def test_transcript(path: Path) -> None:
-    told = tell(path.read_text())
+    transcript = tell(path.read_text())
     if os.environ.get("OTTLA_TEST_REWRITE"):
-        path.write_text(told)
-    assert told == path.read_text()
+        path.write_text(transcript)
+    assert transcript == path.read_text()
 
 
 def test_there_are_transcripts() -> None:

@@ -93,10 +93,11 @@ class Teller:
         return f"{where.topic_id.decode().rstrip('.')}-{where.partition}"
 
     def batches(self, batches: Any) -> str:
-        told = [
-            f"{each.first_offset}-{each.last_offset}:{each.delivery_state}/{each.delivery_count}" for each in batches
+        texts = [
+            f"{batch.first_offset}-{batch.last_offset}:{batch.delivery_state}/{batch.delivery_count}"
+            for batch in batches
         ]
-        return ",".join(told) or "no batches"
+        return ",".join(texts) or "no batches"
 
     def record(self, record: CoordinatorRecord) -> str:
         key: Any = record.key
@@ -104,22 +105,22 @@ class Teller:
         where = f"{key.group_id} {self.place(key)}"
         if value is None:
             return f"{where} tombstone"
-        told = (
+        text = (
             f"leader={value.leader_epoch} start={value.start_offset} complete={value.delivery_complete_count} "
             f"{self.batches(value.state_batches)}"
         )
         if hasattr(value, "state_epoch"):
             age = value.write_timestamp - value.create_timestamp
             cold = f" after {age} ms" if age else ""
-            return f"{where} snapshot {value.snapshot_epoch} epoch={value.state_epoch} {told}{cold}"
-        return f"{where} update of {value.snapshot_epoch} {told}"
+            return f"{where} snapshot {value.snapshot_epoch} epoch={value.state_epoch} {text}{cold}"
+        return f"{where} update of {value.snapshot_epoch} {text}"
 
     def answer(self, answer: Any) -> str:
         if answer.error_code != errors.NONE:
             return name_of(answer.error_code)
         if isinstance(answer, state.StateRead):
-            told = f"epoch={answer.state_epoch} start={answer.start_offset} complete={answer.delivery_complete_count}"
-            return f"{told} {self.batches(answer.batches)}"
+            text = f"epoch={answer.state_epoch} start={answer.start_offset} complete={answer.delivery_complete_count}"
+            return f"{text} {self.batches(answer.batches)}"
         if isinstance(answer, state.StateSummary):
             epochs = f"epoch={answer.state_epoch} leader={answer.leader_epoch}"
             return f"{epochs} start={answer.start_offset} complete={answer.delivery_complete_count}"
@@ -143,7 +144,7 @@ class Teller:
         elif who != "wait":
             answer = self.ask(who, *rest.split())
             if isinstance(answer, Deferred):
-                answer.then(lambda found: self.heard(who, found), unexpected)
+                answer.then(lambda response: self.heard(who, response), unexpected)
             else:
                 self.heard(who, answer)
         self.tell_log()
@@ -228,10 +229,10 @@ def is_output(line: str) -> bool:
 
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
 def test_transcript(path: Path) -> None:
-    told = tell(path.read_text())
+    transcript = tell(path.read_text())
     if os.environ.get("OTTLA_TEST_REWRITE"):
-        path.write_text(told)
-    assert told == path.read_text()
+        path.write_text(transcript)
+    assert transcript == path.read_text()
 
 
 def test_there_are_transcripts() -> None:

@@ -19,14 +19,14 @@ WRITES = st.lists(st.tuples(st.lists(BATCHES, max_size=4), st.integers(-1, 45)),
 
 def listed(states: dict[int, tuple[int, int]]) -> list[StateBatch]:
     """What the dictionary says, in as few batches as it takes."""
-    found: list[StateBatch] = []
+    batches: list[StateBatch] = []
     for offset in sorted(states):
         count, state = states[offset]
-        if found and found[-1].last_offset == offset - 1 and found[-1].rank == (count, state):
-            found[-1] = found[-1]._replace(last_offset=offset)
+        if batches and batches[-1].last_offset == offset - 1 and batches[-1].rank == (count, state):
+            batches[-1] = batches[-1]._replace(last_offset=offset)
         else:
-            found.append(StateBatch(offset, offset, state, count))
-    return found
+            batches.append(StateBatch(offset, offset, state, count))
+    return batches
 
 
 @given(WRITES)
@@ -34,8 +34,8 @@ def test_a_list_of_batches_is_a_dictionary_of_offsets(writes: list[tuple[list[St
     batches: list[StateBatch] = []
     states: dict[int, tuple[int, int]] = {}
     start = -1
-    for coming, wanted in writes:
-        start = max(start, wanted)
+    for coming, new_start in writes:
+        start = max(start, new_start)
         merge(batches, coming, start)
         for batch in coming:
             for offset in range(batch.first_offset, batch.last_offset + 1):

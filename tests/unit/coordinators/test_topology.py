@@ -29,11 +29,11 @@ def test_the_hash_is_another_one_when_topics_are() -> None:
     seen = {0}
     for revision, topics in enumerate(({"t": 1}, {"t": 2}, {"t": 2, "u": 1}, {"u": 1}), 1):
         cluster.advance(image(revision, topics))
-        found = cluster.metadata_hash(["u", "t", "none"])
-        assert found == cluster.metadata_hash(["t", "u"])
-        assert -(2**63) <= found < 2**63
-        assert found not in seen
-        seen.add(found)
+        topics_hash = cluster.metadata_hash(["u", "t", "none"])
+        assert topics_hash == cluster.metadata_hash(["t", "u"])
+        assert -(2**63) <= topics_hash < 2**63
+        assert topics_hash not in seen
+        seen.add(topics_hash)
     racked = cluster.image._replace(brokers={0: BrokerImage(0, "", -1, "r")})
     cluster.advance(racked)
     assert cluster.metadata_hash(["t", "u"]) not in seen
@@ -49,8 +49,8 @@ def test_a_groups_own_config_counts_within_the_bounds_of_the_broker() -> None:
         (GROUP, "high"): {"consumer.session.timeout.ms": "90000"},
     }
     groups.topology.advance(image(1, {})._replace(configs=configs))
-    found = [groups.session_timeout_ms(group_id) for group_id in ("g", "low", "high", "other")]
-    assert found == [50_000, 40_000, 60_000, 45_000]
+    timeouts = [groups.session_timeout_ms(group_id) for group_id in ("g", "low", "high", "other")]
+    assert timeouts == [50_000, 40_000, 60_000, 45_000]
 
 
 def test_what_an_operator_sets_for_the_brokers_counts_at_once() -> None:

@@ -128,7 +128,7 @@ class Teller:
         value = record.value
         if not isinstance(value, TransactionLogValue):
             return f"{record.key.transactional_id} tombstone"
-        parts = {(each.topic, index) for each in value.transaction_partitions or () for index in each.partition_ids}
+        parts = {(part.topic, index) for part in value.transaction_partitions or () for index in part.partition_ids}
         words = [
             f"v{record.version} {record.key.transactional_id} {STATES[value.transaction_status]}",
             f"producer={value.producer_id} epoch={value.producer_epoch} [{named(parts)}]",
@@ -141,7 +141,7 @@ class Teller:
 
     def heard(self, actor: Actor, answer: Any) -> None:
         if isinstance(answer, dict):
-            answer = told(answer)
+            answer = error_names(answer)
         self.tell_log()
         self.say(f"{actor.name} <- {self.answer(actor, answer)}")
 
@@ -185,7 +185,7 @@ class Teller:
             fields = dict(word.split("=") for word in words if "=" in word)
             answer = self.ask(actor, verb, fields, [word for word in words if "=" not in word])
             if isinstance(answer, Deferred):
-                answer.then(lambda found: self.heard(actor, found), unexpected)
+                answer.then(lambda response: self.heard(actor, response), unexpected)
             else:
                 self.heard(actor, answer)
         self.tell_log()
@@ -229,20 +229,20 @@ class Teller:
             return self.run(end_transaction, request, int(fields.get("version", 5)))
         if verb == "describe":
             state = self.world.runtime.state_of(0)
-            found = state.transactions.get(who) if state is not None else None
-            if found is None:
+            transaction = state.transactions.get(who) if state is not None else None
+            if transaction is None:
                 return "nothing"
             return (
-                f"{STATES[found.state]} producer={found.producer_id} epoch={found.epoch} last={found.last_epoch}"
-                f" [{named(found.partitions)}]"
+                f"{STATES[transaction.state]} producer={transaction.producer_id} epoch={transaction.epoch}"
+                f" last={transaction.last_epoch} [{named(transaction.partitions)}]"
             )
         if verb == "epochs":
             return self.use_up(actor, int(words[0]))
         assert verb in ("add", "verify"), verb
         places = frozenset((topic, int(index)) for topic, _, index in (word.partition("-") for word in words))
         version = int(fields.get("version", 2))
-        wanted = PartitionsOf(who, producer_id, epoch, places, version)
-        return run(0, add_partitions if verb == "add" else verify_partitions, wanted)
+        partitions = PartitionsOf(who, producer_id, epoch, places, version)
+        return run(0, add_partitions if verb == "add" else verify_partitions, partitions)
 
     def use_up(self, actor: Actor, epoch: int) -> str:
         state = self.world.runtime.state_of(0)
@@ -264,7 +264,7 @@ def named(partitions: Any) -> str:
     return " ".join(f"{topic}-{index}" for topic, index in sorted(partitions))
 
 
-def told(codes: Any) -> dict[str, str]:
+def error_names(codes: Any) -> dict[str, str]:
     return {f"{topic}-{index}": name_of(code) for (topic, index), code in codes.items()}
 
 
@@ -294,10 +294,10 @@ def is_output(line: str) -> bool:
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
 def test_transcript(path: Path) -> None:
     text = path.read_text()
-    told = tell(text)
+    transcript = tell(text)
     if os.environ.get("OTTLA_TEST_REWRITE"):
-        path.write_text(told)
-    assert told == path.read_text()
+        path.write_text(transcript)
+    assert transcript == path.read_text()
 
 
 def test_there_are_transcripts() -> None:

@@ -64,8 +64,8 @@ class Teller:
         self.told_records = 0
         self.told_at = 0
 
-    def settings(self, given: dict[str, Any]) -> GroupSettings:
-        return GroupSettings(initial_rebalance_delay_ms=0)._replace(**given)
+    def settings(self, overrides: dict[str, Any]) -> GroupSettings:
+        return GroupSettings(initial_rebalance_delay_ms=0)._replace(**overrides)
 
     def say(self, text: str) -> None:
         """What happened, with the time when that is another than of the line above."""
@@ -96,7 +96,9 @@ class Teller:
         group = record.value
         if not isinstance(group, GroupMetadataValue):
             return "group tombstone"
-        members = " ".join(f"{self.alias(each.member_id)}:{self.shown(each.assignment)}" for each in group.members)
+        members = " ".join(
+            f"{self.alias(member.member_id)}:{self.shown(member.assignment)}" for member in group.members
+        )
         return f"group generation={group.generation} members=[{members}]"
 
     def shown(self, assignment: bytes) -> str:
@@ -116,7 +118,7 @@ class Teller:
                 return name_of(code)
             actor.member_id, actor.generation = response.member_id, response.generation_id
             leader = "leader" if response.leader == response.member_id else f"leader={self.alias(response.leader)}"
-            members = " ".join(self.alias(each.member_id) for each in response.members)
+            members = " ".join(self.alias(member.member_id) for member in response.members)
             skip = " skip assignment" if response.skip_assignment else ""
             return f"generation={response.generation_id} {response.protocol_name} {leader} members=[{members}]{skip}"
         if code != errors.NONE:
@@ -124,16 +126,16 @@ class Teller:
         if kind == "SyncGroupResponse":
             return f"assignment={self.shown(response.assignment)}"
         if kind == "LeaveGroupResponse":
-            return " ".join(name_of(each.error_code) for each in response.members)
+            return " ".join(name_of(member.error_code) for member in response.members)
         if kind == "OffsetCommitResponse":
             return " ".join(name_of(part.error_code) for topic in response.topics for part in topic.partitions)
         if kind == "OffsetFetchResponseGroup":
-            found = [
+            texts = [
                 f"{t.name}-{p.partition_index}:{p.committed_offset}" for t in response.topics for p in t.partitions
             ]
-            return " ".join(["offsets", *found])
+            return " ".join(["offsets", *texts])
         if kind == "DescribedGroup":
-            members = " ".join(self.alias(each.member_id) for each in response.members)
+            members = " ".join(self.alias(member.member_id) for member in response.members)
             return f"{response.group_state} {response.protocol_type}/{response.protocol_data} members=[{members}]"
         return name_of(code)
 
@@ -184,7 +186,7 @@ class Teller:
         generation = int(fields.get("generation", actor.generation))
         actor.instance = fields.get("instance", actor.instance)
         if verb == "join":
-            protocols = [each.partition(":")[::2] for each in fields.get("protocols", "range").split(",")]
+            protocols = [word.partition(":")[::2] for word in fields.get("protocols", "range").split(",")]
             request: Any = JoinGroupRequest(
                 group_id="g",
                 member_id=member_id,
@@ -196,7 +198,7 @@ class Teller:
             )
             return run(membership.join, request, int(fields.get("version", 3)), actor.name)
         if verb == "sync":
-            given = [each.partition(":")[::2] for each in fields.get("give", "").split(",") if each]
+            shares = [word.partition(":")[::2] for word in fields.get("give", "").split(",") if word]
             request = SyncGroupRequest(
                 group_id="g",
                 member_id=member_id,
@@ -204,7 +206,7 @@ class Teller:
                 generation_id=generation,
                 assignments=[
                     SyncGroupRequestAssignment(member_id=self.actors[name].member_id, assignment=part.encode())
-                    for name, part in given
+                    for name, part in shares
                 ],
             )
             return run(membership.sync, request, 4)
@@ -260,17 +262,17 @@ def tell(text: str, kind: type[Teller] = Teller) -> str:
 
 
 def is_output(line: str) -> bool:
-    told = re.sub(r"^\s*(\d+ ms)?\s*", "", line)
-    return bool(re.match(r"\S+ <- |log (?!fails|works|holds|commits)", told))
+    content = re.sub(r"^\s*(\d+ ms)?\s*", "", line)
+    return bool(re.match(r"\S+ <- |log (?!fails|works|holds|commits)", content))
 
 
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
 def test_transcript(path: Path) -> None:
     text = path.read_text()
-    told = tell(text)
+    transcript = tell(text)
     if os.environ.get("OTTLA_TEST_REWRITE"):
-        path.write_text(told)
-    assert told == path.read_text()
+        path.write_text(transcript)
+    assert transcript == path.read_text()
 
 
 def test_there_are_transcripts() -> None:

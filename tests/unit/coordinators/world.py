@@ -50,7 +50,7 @@ class MemoryLog:
     @property
     def records(self) -> list[tuple[bytes, bytes | None]]:
         """Key and value of what was appended, markers left out."""
-        return [(each.key, each.value) for each in self.logged if each.key is not None]
+        return [(entry.key, entry.value) for entry in self.logged if entry.key is not None]
 
     def append(
         self, records: Sequence[tuple[bytes, bytes | None]], producer: tuple[int, int] | None
@@ -92,21 +92,21 @@ class MemoryLog:
 
     def compact(self, *, drop_tombstones: bool) -> None:
         """Keep the newest record of every key, in the order in which they stand."""
-        newest = {each.key: place for place, each in enumerate(self.logged)}
+        newest = {entry.key: place for place, entry in enumerate(self.logged)}
         self.logged = [
-            each
-            for place, each in enumerate(self.logged)
-            if newest[each.key] == place and not (drop_tombstones and each.value is None)
+            entry
+            for place, entry in enumerate(self.logged)
+            if newest[entry.key] == place and not (drop_tombstones and entry.value is None)
         ]
         self._committed = len(self.logged)
 
     def read(self) -> Iterator[LoggedBatch]:
         """Records that stand together are one batch if no transaction divides them."""
-        for (producer_id, commit), some in groupby(list(self.logged), lambda each: (each.producer_id, each.commit)):
+        for (producer_id, commit), some in groupby(list(self.logged), lambda entry: (entry.producer_id, entry.commit)):
             if commit is not None:
                 yield from (LoggedBatch((), producer_id, commit) for _ in some)
             else:
-                yield LoggedBatch([Record(each.offset, -1, each.key, each.value) for each in some], producer_id)
+                yield LoggedBatch([Record(entry.offset, -1, entry.key, entry.value) for entry in some], producer_id)
 
 
 class VirtualClock:
