@@ -32,9 +32,9 @@ def test_leader_epochs(tmp_path: Path) -> None:
     for epoch, start in ((2, 10), (5, 20), (4, 25)):
         epochs.assign(epoch, start)
     assert (tmp_path / "e").read_text() == "0\n2\n2 10\n5 20\n"
-    found = LeaderEpochs(DiskStore(), tmp_path / "e")
-    assert (found.latest, [found.epoch_at(offset) for offset in (9, 10, 19, 20)]) == (5, [-1, 2, 2, 5])
-    found.truncate(20)
+    reopened = LeaderEpochs(DiskStore(), tmp_path / "e")
+    assert (reopened.latest, [reopened.epoch_at(offset) for offset in (9, 10, 19, 20)]) == (5, [-1, 2, 2, 5])
+    reopened.truncate(20)
     assert LeaderEpochs(DiskStore(), tmp_path / "e").latest == 2
 
 

@@ -138,9 +138,9 @@ def test_a_record_of_20_mb_can_be_read_and_its_log_compacted(tmp_path: Path, max
         (NOW, 0),
         (NOW + 2, 4 if is_allowed else 3),
     ):  # at or before the record that was asked for
-        found = reading.offset_at(log, timestamp)
-        assert found is not None
-        assert found[:2] == (timestamp, offset)
+        looked_up = reading.offset_at(log, timestamp)
+        assert looked_up is not None
+        assert looked_up[:2] == (timestamp, offset)
     compact(log)
     assert not log.is_damaged
     kept = {offset: (key, len(value or b"")) for offset, (key, value) in content(log).items() if offset < 5}
@@ -177,7 +177,7 @@ def test_offsets_in_gaps_are_read_on_from_what_follows(tmp_path: Path) -> None:
         region = log.read(offset, 1 << 20, log.end_offset, whole_first=True)
         assert region is not None
         first = min(header.base_offset for header in scan(region.read()).batches)
-        assert first == min(each for each in left if each >= offset)
+        assert first == min(kept_offset for kept_offset in left if kept_offset >= offset)
     log.close()
 
 
@@ -325,10 +325,10 @@ def test_damage_stops_compaction_and_changes_nothing(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[70] ^= 1
     path.write_bytes(data)
-    names = sorted(each.name for each in log.directory.iterdir())
+    names = sorted(file.name for file in log.directory.iterdir())
     with pytest.raises(StorageError, match=r"00000000000000000000\.log at position 0: the CRC"):
         compact(log)
-    assert sorted(each.name for each in log.directory.iterdir()) == names
+    assert sorted(file.name for file in log.directory.iterdir()) == names
     assert log.dirtiness(NOW) == 0.0
     log.close()
 
@@ -377,14 +377,14 @@ def test_a_crash_at_any_rename_loses_nothing(tmp_path: Path, at: int) -> None:
         log.close()
     store.left = -1
     again = Log(store, directory, config, recovery_point=log.recovery_point)
-    found = content(again)
+    kept = content(again)
     assert not [name for name in directory.iterdir() if name.suffix in (".cleaned", SWAP, ".deleted")]
     assert again.end_offset == 30
-    assert newest(pairs, 30).items() <= found.items() <= dict(enumerate(pairs)).items()
-    for offset in found:  # by time: the indexes are there too
+    assert newest(pairs, 30).items() <= kept.items() <= dict(enumerate(pairs)).items()
+    for offset in kept:  # by time: the indexes are there too
         looked_up = reading.offset_at(again, NOW + offset % 2)
         assert looked_up is not None
-        assert looked_up[1] == min(each for each in found if each % 2 >= offset % 2)
+        assert looked_up[1] == min(kept_offset for kept_offset in kept if kept_offset % 2 >= offset % 2)
     compact(again)
     assert content(again) == newest(pairs, again.clean_until)
     again.close()

@@ -10,7 +10,7 @@ def test_the_defaults_are_those_of_the_config_table() -> None:
 
 
 def test_a_topics_configs_arrive() -> None:
-    given = {
+    configs = {
         "segment.bytes": "2097152",
         "cleanup.policy": "compact",
         "compression.type": "zstd",
@@ -18,7 +18,7 @@ def test_a_topics_configs_arrive() -> None:
         "message.timestamp.type": "LogAppendTime",
         "max.message.bytes": "5000",
     }
-    config = LogConfig.of(topic_configs(given, broker_config({})))
+    config = LogConfig.of(topic_configs(configs, broker_config({})))
     assert (config.segment_bytes, config.cleanup_policy, config.max_message_bytes) == (2097152, ("compact",), 5000)
     rules = config.rules
     assert (rules.compacted, rules.log_append_time, rules.max_message_bytes) == (True, True, 5000)

@@ -106,18 +106,18 @@ def sequence(log: Log, offset: int, max_bytes: int) -> Iterator[bytes]:
 def consumed(log: Log, offset: int, max_bytes: int) -> list[tuple[int, bytes | None]]:
     """The records of a consumer that begins at an offset: it drops those below its position."""
     position = offset
-    found = []
+    records = []
     for batch in sequence(log, offset, max_bytes):
         header = scan(batch).batches[0]
         if not header.is_control:
-            found += [(record.offset, record.value) for record in records_of(batch) if record.offset >= position]
+            records += [(record.offset, record.value) for record in records_of(batch) if record.offset >= position]
         position = max(position, header.next_offset)
-    return found
+    return records
 
 
 def consumed_committed(log: Log) -> list[tuple[int, bytes | None]]:
     """The records of a consumer with read_committed."""
-    offset, found = log.start_offset, []
+    offset, records = log.start_offset, []
     while offset < log.last_stable_offset:
         region = log.read(offset, 700, log.last_stable_offset, whole_first=True)
         assert region is not None
@@ -130,10 +130,10 @@ def consumed_committed(log: Log) -> list[tuple[int, bytes | None]]:
             if header.is_control:
                 open_aborts.discard(header.producer_id)
             elif not (header.is_transactional and header.producer_id in open_aborts):
-                found += [(record.offset, record.value) for record in records_of(batch) if record.offset >= offset]
+                records += [(record.offset, record.value) for record in records_of(batch) if record.offset >= offset]
             offset = max(offset, header.next_offset)
             assert base <= offset
-    return found
+    return records
 
 
 def observe(log: Log) -> Found:
@@ -185,8 +185,8 @@ def test_readers_get_every_record_or_an_error(short: bool, dice_seed: int) -> No
         harm = chance.choice(HARMS)
         copy = MemoryStore()
         copy.make_directory(DIRECTORY, parents=True)
-        for each, data in pristine.items():
-            copy.write(DIRECTORY / each, harm(data, chance) if each == name else data)
+        for file_name, data in pristine.items():
+            copy.write(DIRECTORY / file_name, harm(data, chance) if file_name == name else data)
         try:
             log = reopened(copy, config, end)
             if log.end_offset != end:
@@ -195,10 +195,10 @@ def test_readers_get_every_record_or_an_error(short: bool, dice_seed: int) -> No
             offset = chance.randrange(end)
             for begin, size in ((offset, 1), (offset, 900), (offset, MOST)):
                 assert consumed(log, begin, size) == [row for row in whole.records if row[0] >= begin]
-            found = observe(log)
+            observed = observe(log)
             # A look-up by timestamp trusts the headers of batches, as in Apache Kafka: they are not worth a CRC for each.
             for field in Found._fields[: 2 if name.endswith(".log") else 3]:
-                assert getattr(found, field) == getattr(whole, field), field
+                assert getattr(observed, field) == getattr(whole, field), field
         except (StorageError, Damage):
             outcomes["error"] += 1
         except Exception as cause:  # noqa: BLE001 - whatever it is, it is no error that a reader is to get
@@ -226,10 +226,10 @@ def test_one_read_compares_a_bounded_number_of_headers() -> None:
     while offset < count:
         region = log.read(offset, 1 << 30, count, whole_first=True)
         assert region is not None
-        found = [base for base, _ in batches_in(region.read())]
-        assert found == list(range(offset, offset + len(found)))
-        sizes.append(len(found))
-        offset += len(found)
+        bases = [base for base, _ in batches_in(region.read())]
+        assert bases == list(range(offset, offset + len(bases)))
+        sizes.append(len(bases))
+        offset += len(bases)
     assert sizes == [MOST_CHECKED] * 3 + [7]
     whole = log.read(0, 1 << 30, count, whole_first=True)
     assert whole is not None

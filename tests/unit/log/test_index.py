@@ -19,8 +19,8 @@ def offset_index(path: Path) -> OffsetIndex:
 
 def test_an_offset_lies_behind_the_entry_before_it(tmp_path: Path) -> None:
     index = offset_index(tmp_path / "i")
-    found = {offset: index.position_before(offset) for offset in (1000, 1008, 1009, 1010, 1019, 1028, 1029, 5000)}
-    assert found == {1000: 0, 1008: 0, 1009: 500, 1010: 500, 1019: 900, 1028: 900, 1029: 1500, 5000: 1500}
+    positions = {offset: index.position_before(offset) for offset in (1000, 1008, 1009, 1010, 1019, 1028, 1029, 5000)}
+    assert positions == {1000: 0, 1008: 0, 1009: 500, 1010: 500, 1019: 900, 1028: 900, 1029: 1500, 5000: 1500}
     assert [index.boundary_before(position) for position in (0, 499, 500, 899, 9999)] == [0, 0, 500, 500, 1500]
     index.write()
     index.release()

@@ -145,10 +145,10 @@ def test_a_timestamp_is_found_among_many_tiny_records_in_steps(tmp_path: Path, c
             try:
                 next(steps)
             except StopIteration as stop:
-                found = stop.value
+                result = stop.value
                 break
             pauses += 1
-        assert found == (NOW + (offset > 0), offset, 0)
+        assert result == (NOW + (offset > 0), offset, 0)
         assert pauses == (19 if offset else 0)
     log.close()
 

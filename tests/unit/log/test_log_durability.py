@@ -270,14 +270,14 @@ class Durability(RuleBasedStateMachine):
 
     def _decided(self) -> dict[int, bool]:
         """Offset of a transactional event -> whether it was committed; not there as long as it is open."""
-        found: dict[int, bool] = {}
+        outcomes: dict[int, bool] = {}
         waiting: dict[int, list[int]] = {}
         for event in self.events:
             if event.commit is not None:
-                found |= dict.fromkeys(waiting.pop(event.producer, []), event.commit)
+                outcomes |= dict.fromkeys(waiting.pop(event.producer, []), event.commit)
             elif event.is_transactional:
                 waiting.setdefault(event.producer, []).append(event.offset)
-        return found
+        return outcomes
 
     def _records(self, limit: int) -> Iterator[tuple[int, bytes, bytes | None, int]]:
         """(offset, key, value, base offset of its batch) of every data record below `limit`."""
@@ -288,11 +288,11 @@ class Durability(RuleBasedStateMachine):
 
     def _read(self, limit: int, *, committed: bool) -> dict[int, tuple[bytes | None, bytes | None]]:
         """What a consumer gets, which skips aborted data as KIP-98 says."""
-        found: dict[int, tuple[bytes | None, bytes | None]] = {}
+        pairs: dict[int, tuple[bytes | None, bytes | None]] = {}
         offset = self.log.start_offset
         while (region := self.log.read(offset, 700, limit, whole_first=True)) is not None:
             data = region.read()
-            aborted = sorted(reading.aborted_in(self.log, region, offset), key=lambda each: each.first_offset)
+            aborted = sorted(reading.aborted_in(self.log, region, offset), key=lambda entry: entry.first_offset)
             skipped: set[int] = set()
             for header in scan(data).batches:
                 while aborted and aborted[0].first_offset <= header.last_offset:
@@ -302,9 +302,9 @@ class Durability(RuleBasedStateMachine):
                     if records and read_marker(records[0].key, records[0].value).type == 0:
                         skipped.discard(header.producer_id)
                 elif not (committed and header.is_transactional and header.producer_id in skipped):
-                    found |= {record.offset: (record.key, record.value) for record in records}
+                    pairs |= {record.offset: (record.key, record.value) for record in records}
                 offset = header.next_offset
-        return {at: pair for at, pair in found.items() if at >= self.log.start_offset}
+        return {at: pair for at, pair in pairs.items() if at >= self.log.start_offset}
 
     @invariant()
     def it_holds_what_it_acknowledged(self) -> None:
@@ -319,13 +319,13 @@ class Durability(RuleBasedStateMachine):
         for offset, key, _, base in self._records(log.high_watermark):
             if decided.get(base, True) and base < stable:
                 newest[key] = max(offset, newest.get(key, -1))
-        wanted = {at: (key, value) for at, key, value, base in self._records(log.high_watermark)}
+        acknowledged = {at: (key, value) for at, key, value, base in self._records(log.high_watermark)}
         visible = {at: (key, value) for at, key, value, base in self._records(stable) if decided.get(base, True)}
         if not self.was_compacted:
-            assert everything == wanted
+            assert everything == acknowledged
             assert committed == visible
             return
-        assert everything.items() <= wanted.items()
+        assert everything.items() <= acknowledged.items()
         assert committed.items() <= visible.items()
         kept = {at for at, (key, value) in visible.items() if newest[key] == at and value is not None}
         assert kept <= committed.keys()
@@ -339,5 +339,5 @@ class Durability(RuleBasedStateMachine):
 def test_any_history(request: pytest.FixtureRequest) -> None:
     """The same histories each time, so that a change is judged by what it does; with --soak many, and new ones each time."""
     soak = int(request.config.getoption("--soak"))
-    given = settings(max_examples=60 * soak, stateful_step_count=40, deadline=None, derandomize=soak == 1)
-    run_state_machine_as_test(Durability, settings=given)
+    history_settings = settings(max_examples=60 * soak, stateful_step_count=40, deadline=None, derandomize=soak == 1)
+    run_state_machine_as_test(Durability, settings=history_settings)

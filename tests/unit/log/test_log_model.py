@@ -108,12 +108,12 @@ class LogAgainstList(RuleBasedStateMachine):
             size = len(build(first.records, base_offset=first.base_offset))
             assert offset >= limit or (not whole_first and max_bytes < size)
             return
-        found = region.read()
+        content = region.read()
         start = next(batch.base_offset for batch in self.batches if batch.next_offset > offset)
-        records = records_of(found)
+        records = records_of(content)
         assert records == self.records[start : start + len(records)]
         assert start + len(records) <= limit
-        assert len(found) <= max_bytes or (whole_first and read_header(found, 0).end == len(found))
+        assert len(content) <= max_bytes or (whole_first and read_header(content, 0).end == len(content))
 
     @rule(age=st.integers(-1, 201))
     def offset_by_time(self, age: int) -> None:

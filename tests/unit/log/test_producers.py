@@ -19,20 +19,20 @@ def at(batch: BatchHeader, offset: int) -> BatchHeader:
 
 
 def states(*sequences: int) -> ProducerStates:
-    found = ProducerStates()
+    producers = ProducerStates()
     for number, sequence in enumerate(sequences):
-        found.appended(header(sequence), number * 10)
-    return found
+        producers.appended(header(sequence), number * 10)
+    return producers
 
 
 def test_the_last_five_batches_are_known_again() -> None:
-    found = states(*range(0, 70, 10))
+    producers = states(*range(0, 70, 10))
     for number in range(2, 7):
-        code, duplicate = found.check(header(number * 10))
+        code, duplicate = producers.check(header(number * 10))
         assert code == NONE
         assert duplicate is not None
         assert (duplicate.first_offset, duplicate.last_sequence) == (number * 10, number * 10 + 9)
-    assert found.check(header(10)) == (OUT_OF_ORDER_SEQUENCE_NUMBER, None)
+    assert producers.check(header(10)) == (OUT_OF_ORDER_SEQUENCE_NUMBER, None)
 
 
 @pytest.mark.parametrize(
@@ -52,48 +52,48 @@ def test_what_may_follow(batch: BatchHeader, code: int) -> None:
 
 
 def test_an_older_epoch_is_fenced() -> None:
-    found = states(0)
-    found.appended(header(0, epoch=3), 10)
-    assert found.check(header(10, epoch=2)) == (INVALID_PRODUCER_EPOCH, None)
+    producers = states(0)
+    producers.appended(header(0, epoch=3), 10)
+    assert producers.check(header(10, epoch=2)) == (INVALID_PRODUCER_EPOCH, None)
 
 
 def test_batches_before_a_snapshot_are_recalled() -> None:
     """A producer whose requests were in flight when the broker stopped repeats the oldest of them first."""
-    found = ProducerStates.from_snapshot(states(*range(0, 80, 10)).snapshot())
+    producers = ProducerStates.from_snapshot(states(*range(0, 80, 10)).snapshot())
     earlier = [at(header(sequence), sequence) for sequence in range(0, 80, 10)]
     other = [at(header(40, epoch=1), 900), at(header(40, producer=8), 910)]
-    found.recall([*earlier[:4], *other, *earlier[4:]])
+    producers.recall([*earlier[:4], *other, *earlier[4:]])
     for sequence in range(30, 80, 10):
-        code, duplicate = found.check(header(sequence))
+        code, duplicate = producers.check(header(sequence))
         assert code == NONE
         assert duplicate is not None
         assert duplicate.first_offset == sequence
-    assert found.check(header(20)) == (OUT_OF_ORDER_SEQUENCE_NUMBER, None)
-    assert found.check(header(80)) == (NONE, None)
-    assert found.check(header(0, producer=8)) == (NONE, None)
+    assert producers.check(header(20)) == (OUT_OF_ORDER_SEQUENCE_NUMBER, None)
+    assert producers.check(header(80)) == (NONE, None)
+    assert producers.check(header(0, producer=8)) == (NONE, None)
 
 
 def test_batches_that_do_not_continue_are_not_recalled() -> None:
-    found = ProducerStates.from_snapshot(states(*range(0, 80, 10)).snapshot())
-    found.recall([at(header(sequence), sequence) for sequence in (30, 40, 60)])
-    assert found.check(header(60))[0] == NONE
-    assert found.check(header(40)) == (OUT_OF_ORDER_SEQUENCE_NUMBER, None)
+    producers = ProducerStates.from_snapshot(states(*range(0, 80, 10)).snapshot())
+    producers.recall([at(header(sequence), sequence) for sequence in (30, 40, 60)])
+    assert producers.check(header(60))[0] == NONE
+    assert producers.check(header(40)) == (OUT_OF_ORDER_SEQUENCE_NUMBER, None)
 
 
 def test_sequences_wrap() -> None:
-    found = states(2**31 - 5)
-    assert found.check(header(5)) == (NONE, None)
-    assert found.check(header(6))[0] == OUT_OF_ORDER_SEQUENCE_NUMBER
+    producers = states(2**31 - 5)
+    assert producers.check(header(5)) == (NONE, None)
+    assert producers.check(header(6))[0] == OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_a_snapshot_remembers_the_last_batch() -> None:
-    found = ProducerStates.from_snapshot(states(0, 10).snapshot())
-    code, duplicate = found.check(header(10))
+    producers = ProducerStates.from_snapshot(states(0, 10).snapshot())
+    code, duplicate = producers.check(header(10))
     assert code == NONE
     assert duplicate is not None
     assert (duplicate.first_offset, duplicate.last_offset) == (10, 19)
-    assert found.check(header(20)) == (NONE, None)
-    assert found.check(header(0)) == (OUT_OF_ORDER_SEQUENCE_NUMBER, None)
+    assert producers.check(header(20)) == (NONE, None)
+    assert producers.check(header(0)) == (OUT_OF_ORDER_SEQUENCE_NUMBER, None)
 
 
 @pytest.mark.parametrize("damage", [lambda data: b"", lambda data: data[:-1], lambda data: b"\0\2" + data[2:]])
@@ -104,11 +104,11 @@ def test_a_damaged_snapshot_is_told(damage: object) -> None:
 
 
 def test_idle_producers_are_forgotten() -> None:
-    found = states(0)
-    found.appended(header(0, producer=8, timestamp=200), 10)
-    found.expire(150)
-    assert len(found) == 1
-    assert found.check(header(33)) == (NONE, None)
+    producers = states(0)
+    producers.appended(header(0, producer=8, timestamp=200), 10)
+    producers.expire(150)
+    assert len(producers) == 1
+    assert producers.check(header(33)) == (NONE, None)
 
 
 def test_no_batch_comes_before_an_unverified_one() -> None:

@@ -142,15 +142,15 @@ def test_aborted_transactions_are_told_and_kept(tmp_path: Path) -> None:
     send(log, 7, 1)
     end(log, 8, commit=False)
     end(log, 7, commit=True)
-    wanted = [Aborted(7, 0, 2, 1), Aborted(8, 1, 4, 3)]
-    assert [found for segment in log.segments for found in segment.transaction_index.entries()] == wanted
-    assert aborted_in(log, 0, 6) == wanted
-    assert aborted_in(log, 3, 6) == wanted[1:]
+    expected = [Aborted(7, 0, 2, 1), Aborted(8, 1, 4, 3)]
+    assert [entry for segment in log.segments for entry in segment.transaction_index.entries()] == expected
+    assert aborted_in(log, 0, 6) == expected
+    assert aborted_in(log, 3, 6) == expected[1:]
     assert aborted_in(log, 5, 6) == []
     for clean in (False, True):
         log.close(clean=clean)
         log = opened(tmp_path / "t-0", segment_bytes=400, recovery_point=log.recovery_point, clean=clean)
-        assert aborted_in(log, 0, 6) == wanted
+        assert aborted_in(log, 0, 6) == expected
         assert log.last_stable_offset == 6
     log.close()
     written = b"".join(path.read_bytes() for path in sorted((tmp_path / "t-0").glob("*.txnindex")))
@@ -179,11 +179,11 @@ def compact(log: Log, now_ms: int) -> None:
 
 def batches(log: Log) -> list[tuple[int, int, bool]]:
     """(last offset, records, control) of every batch."""
-    found = []
+    rows = []
     for segment in log.segments:
         data = segment.log.read(0, segment.size)
-        found += [(header.last_offset, header.count, header.is_control) for header in scan(data).batches]
-    return found
+        rows += [(header.last_offset, header.count, header.is_control) for header in scan(data).batches]
+    return rows
 
 
 def test_compaction_takes_aborted_records_and_keeps_markers_for_a_while(tmp_path: Path) -> None:
