@@ -210,8 +210,8 @@ def test_a_list_of_exports_hides_nothing_that_others_use() -> None:
 def test_the_public_names_are_these(name: str) -> None:
     tree = modules()[name]
     names = exported(tree)
-    found = {each for each in defined(tree) if not each.startswith("_")} if names is None else set(names)
-    assert found == PUBLIC[name]
+    public = {symbol for symbol in defined(tree) if not symbol.startswith("_")} if names is None else set(names)
+    assert public == PUBLIC[name]
 
 
 def in_its_source(value: Any) -> str | None:
@@ -232,8 +232,8 @@ def test_every_public_name_says_what_it_is(name: str) -> None:
             continue
         assert value.__doc__ or in_its_source(value), f"{name}.{public}"
         if value.__module__ == name and inspect.isclass(value):
-            for member, found in vars(value).items():
-                if not member.startswith("_") and (inspect.isfunction(found) or isinstance(found, property)):
+            for member, attribute in vars(value).items():
+                if not member.startswith("_") and (inspect.isfunction(attribute) or isinstance(attribute, property)):
                     assert inspect.getdoc(getattr(value, member)), f"{name}.{public}.{member}"
 
 

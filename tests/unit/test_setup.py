@@ -27,34 +27,34 @@ def refusing() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("wanted", ["", "0", "1"])
+@pytest.mark.parametrize("compile_setting", ["", "0", "1"])
 @pytest.mark.parametrize(
     ("mypyc", "why"), [(without_mypy, "mypy is not installed"), (refusing, "mypyc cannot compile")]
 )
 def test_what_cannot_be_compiled(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], mypyc: Any, why: str, wanted: str
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], mypyc: Any, why: str, compile_setting: str
 ) -> None:
     built: list[Any] = []
-    monkeypatch.setattr("setuptools.setup", lambda **given: built.append(given["ext_modules"]))
+    monkeypatch.setattr("setuptools.setup", lambda **keywords: built.append(keywords["ext_modules"]))
     monkeypatch.setitem(sys.modules, "mypyc.build", mypyc())
-    monkeypatch.setenv("OTTLA_COMPILE", wanted)
+    monkeypatch.setenv("OTTLA_COMPILE", compile_setting)
     monkeypatch.chdir(SETUP.parent)
-    if wanted == "1":
+    if compile_setting == "1":
         with pytest.raises(SystemExit, match=f"cannot be compiled, as OTTLA_COMPILE=1 demands: {why}"):
             runpy.run_path(str(SETUP))
         return
     runpy.run_path(str(SETUP))
     assert built == [[]]
-    said = capsys.readouterr().err
-    assert said.startswith("WARNING: Ottla is installed without compiled modules: " + why) == (wanted == "")
-    assert said.count("\n") == (wanted == "")
+    output = capsys.readouterr().err
+    assert output.startswith("WARNING: Ottla is installed without compiled modules: " + why) == (compile_setting == "")
+    assert output.count("\n") == (compile_setting == "")
 
 
 def test_types_of_an_installed_package_do_not_stop_the_build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """pyarrow 24 has types that lack most of its functions: Ottla could not be compiled beside it."""
-    given: list[str] = []
+    arguments: list[str] = []
     mypyc = ModuleType("mypyc.build")
-    mypyc.mypycify = lambda options, **_: given.extend(options)  # type: ignore[attr-defined]
+    mypyc.mypycify = lambda options, **_: arguments.extend(options)  # type: ignore[attr-defined]
     monkeypatch.setattr("setuptools.setup", lambda **_: None)
     monkeypatch.setitem(sys.modules, "mypyc.build", mypyc)
     monkeypatch.delenv("OTTLA_COMPILE", raising=False)
@@ -62,7 +62,7 @@ def test_types_of_an_installed_package_do_not_stop_the_build(monkeypatch: pytest
     runpy.run_path(str(SETUP))
     uses = tmp_path / "uses.py"
     uses.write_text("import click\n\nclick.not_in_its_types()\n")
-    options = [option for option in given if not option.endswith(".py")]
+    options = [option for option in arguments if not option.endswith(".py")]
     command = [sys.executable, "-m", "mypy", *options, "--cache-dir", str(tmp_path / "cache"), str(uses)]
     checked = subprocess.run(command, capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout

@@ -11,10 +11,10 @@ from tests import tested
 
 
 def test_what_is_imported_is_what_is_tested() -> None:
-    found = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", "import ottla; print(ottla.__file__)"], capture_output=True, text=True, check=True
     )
-    for path in (ottla.__file__, found.stdout):
+    for path in (ottla.__file__, completed.stdout):
         assert str(path).startswith(tested.SOURCES) != tested.IS_INSTALLED
 
 

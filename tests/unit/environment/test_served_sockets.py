@@ -162,10 +162,10 @@ async def send_buffer_of_a_connection(size: int) -> int:
     listening = SocketListen(loop)("127.0.0.1", 0, accepted.set_result, accepted.set_exception, send_buffer=size)
     with socket.create_connection(listening.address):
         incoming = await asyncio.wait_for(accepted, 10)
-        found: int = incoming._socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+        buffer_size: int = incoming._socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
         incoming.close()
         listening.close()
-    return found
+    return buffer_size
 
 
 def test_the_size_of_send_buffers_is_set() -> None:

@@ -63,10 +63,10 @@ def lay_out(path: Path, messages: Sequence[Message]) -> None:
     log.mkdir()
     (log / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
     (log / f"{0:020d}.log").write_bytes(batch(messages))
-    names = {each.topic_id: each.name for each in messages if isinstance(each, records.TopicRecord)}
-    for each in messages:
-        if isinstance(each, records.PartitionRecord):
-            add_partition(path, names[each.topic_id], each.partition_id, each.topic_id)
+    names = {message.topic_id: message.name for message in messages if isinstance(message, records.TopicRecord)}
+    for message in messages:
+        if isinstance(message, records.PartitionRecord):
+            add_partition(path, names[message.topic_id], message.partition_id, message.topic_id)
 
 
 def add_partition(path: Path, name: str, index: int, topic_id: bytes) -> None:

@@ -62,10 +62,10 @@ def metadata_on(store: SqliteStore, partitions: int = 1) -> Metadata:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[SqliteStore]:
-    found = SqliteStore(tmp_path / "metadata.db")
-    found.initialize("first")
-    yield found
-    found.close()
+    sqlite_store = SqliteStore(tmp_path / "metadata.db")
+    sqlite_store.initialize("first")
+    yield sqlite_store
+    sqlite_store.close()
 
 
 def make(metadata: Metadata, plan: Callable[[Image], Change]) -> ChangeResult:
@@ -93,7 +93,7 @@ def started_on(store: SqliteStore) -> Metadata:
     return metadata_on(store, partitions=3)
 
 
-def wanted(name: str = "t", partitions: int = -1, factor: int = -1, **rest: object) -> RequestedTopic:
+def requested_topic(name: str = "t", partitions: int = -1, factor: int = -1, **rest: object) -> RequestedTopic:
     return RequestedTopic(name, partitions, factor, rest.get("assignments", {}), rest.get("configs", {}))  # type: ignore[arg-type]
 
 
@@ -112,7 +112,7 @@ def test_created_topics_are_published_and_found_by_the_next_start(store: SqliteS
     deltas: list[Delta] = []
     listen(metadata, deltas.append)
     before = metadata.image
-    topic = metadata.plans.plan(wanted(configs={"retention.ms": "7"}), TopicBatch())
+    topic = metadata.plans.plan(requested_topic(configs={"retention.ms": "7"}), TopicBatch())
     assert metadata.image is before
     create(metadata, [topic])
     assert (before.topics, deltas) == ({}, [Delta(metadata.image, (topic,), before=before)])
@@ -125,7 +125,13 @@ def test_created_topics_are_published_and_found_by_the_next_start(store: SqliteS
 def test_deleted_topics_are_gone(store: SqliteStore) -> None:
     metadata = started_on(store)
     deltas: list[Delta] = []
-    create(metadata, [metadata.plans.plan(wanted("a"), TopicBatch()), metadata.plans.plan(wanted("b"), TopicBatch())])
+    create(
+        metadata,
+        [
+            metadata.plans.plan(requested_topic("a"), TopicBatch()),
+            metadata.plans.plan(requested_topic("b"), TopicBatch()),
+        ],
+    )
     listen(metadata, deltas.append)
     before = metadata.image
     gone = before.topics["a"]
@@ -157,7 +163,7 @@ def test_configs_of_brokers_and_groups_survive(store: SqliteStore) -> None:
 
 def test_grown_topics_keep_their_partitions(store: SqliteStore) -> None:
     metadata = started_on(store)
-    topic = metadata.plans.plan(wanted(partitions=2), TopicBatch())
+    topic = metadata.plans.plan(requested_topic(partitions=2), TopicBatch())
     create(metadata, [topic])
     grown = metadata.plans.grow(topic, 4, None)
     assert grown.partitions[:2] == topic.partitions
@@ -173,27 +179,31 @@ def test_grown_topics_keep_their_partitions(store: SqliteStore) -> None:
 @pytest.mark.parametrize(
     ("topic", "code"),
     [
-        (wanted("old"), TOPIC_ALREADY_EXISTS),
-        (wanted("a.b"), INVALID_TOPIC_EXCEPTION),
-        (wanted(partitions=0), INVALID_PARTITIONS),
-        (wanted(partitions=-2), INVALID_PARTITIONS),
-        (wanted(factor=0), INVALID_REPLICATION_FACTOR),
-        (wanted(factor=2), INVALID_REPLICATION_FACTOR),
-        (wanted(factor=1, assignments={0: [1]}), INVALID_REQUEST),
-        (wanted(partitions=1, assignments={0: [1]}), INVALID_REQUEST),
-        (wanted(assignments={1: [1]}), INVALID_REPLICA_ASSIGNMENT),
-        (wanted(assignments={0: []}), INVALID_REPLICA_ASSIGNMENT),
-        (wanted(assignments={0: [1, 1]}), INVALID_REPLICA_ASSIGNMENT),
-        (wanted(assignments={0: [2]}), INVALID_REPLICA_ASSIGNMENT),
-        (wanted(configs={"retention.ms": None}), INVALID_CONFIG),
-        (wanted(configs={"retention.ms": "x"}), INVALID_CONFIG),
-        (wanted(configs={"no.such": "1"}), INVALID_CONFIG),
+        (requested_topic("old"), TOPIC_ALREADY_EXISTS),
+        (requested_topic("a.b"), INVALID_TOPIC_EXCEPTION),
+        (requested_topic(partitions=0), INVALID_PARTITIONS),
+        (requested_topic(partitions=-2), INVALID_PARTITIONS),
+        (requested_topic(factor=0), INVALID_REPLICATION_FACTOR),
+        (requested_topic(factor=2), INVALID_REPLICATION_FACTOR),
+        (requested_topic(factor=1, assignments={0: [1]}), INVALID_REQUEST),
+        (requested_topic(partitions=1, assignments={0: [1]}), INVALID_REQUEST),
+        (requested_topic(assignments={1: [1]}), INVALID_REPLICA_ASSIGNMENT),
+        (requested_topic(assignments={0: []}), INVALID_REPLICA_ASSIGNMENT),
+        (requested_topic(assignments={0: [1, 1]}), INVALID_REPLICA_ASSIGNMENT),
+        (requested_topic(assignments={0: [2]}), INVALID_REPLICA_ASSIGNMENT),
+        (requested_topic(configs={"retention.ms": None}), INVALID_CONFIG),
+        (requested_topic(configs={"retention.ms": "x"}), INVALID_CONFIG),
+        (requested_topic(configs={"no.such": "1"}), INVALID_CONFIG),
     ],
 )
 def test_what_is_refused(store: SqliteStore, topic: RequestedTopic, code: int) -> None:
     metadata = started_on(store)
     create(
-        metadata, [metadata.plans.plan(wanted("old"), TopicBatch()), metadata.plans.plan(wanted("a_b"), TopicBatch())]
+        metadata,
+        [
+            metadata.plans.plan(requested_topic("old"), TopicBatch()),
+            metadata.plans.plan(requested_topic("a_b"), TopicBatch()),
+        ],
     )
     revision = store.revision
     with pytest.raises(Refused) as refused:

@@ -89,7 +89,7 @@ def test_two_who_create_the_same_topic_at_once(metadata: Metadata, later: Later)
     later.do_one()
     assert (first, second, third) == ([CHANGED], [], [])
     later.do_one()
-    assert ([each.error_code for each in second], third) == ([TOPIC_ALREADY_EXISTS], [])
+    assert ([result.error_code for result in second], third) == ([TOPIC_ALREADY_EXISTS], [])
     later.do_one()
     assert third == [CHANGED]
 

@@ -16,11 +16,14 @@ def test_families_of_one_name_are_one_message() -> None:
     first, second = Family("size", GAUGE, "Size.", ("topic",)), Family("size", GAUGE, "Size.", ("topic", "partition"))
     first.add(7, "ä")
     second.add(-2.5, "b", "1")
-    found = list(read_families(b"".join(protobuf_of([first, second, single("n_total", COUNTER, "N.", 3)]))))
-    assert [(family.name, family.help, family.type) for family in found] == [("size", "Size.", 1), ("n_total", "N.", 0)]
-    rows = [([(label.name, label.value) for label in row.label], row.gauge.value) for row in found[0].metric]
+    families = list(read_families(b"".join(protobuf_of([first, second, single("n_total", COUNTER, "N.", 3)]))))
+    assert [(family.name, family.help, family.type) for family in families] == [
+        ("size", "Size.", 1),
+        ("n_total", "N.", 0),
+    ]
+    rows = [([(label.name, label.value) for label in row.label], row.gauge.value) for row in families[0].metric]
     assert rows == [([("topic", "ä")], 7.0), ([("topic", "b"), ("partition", "1")], -2.5)]
-    assert found[1].metric[0].counter.value == 3.0
+    assert families[1].metric[0].counter.value == 3.0
 
 
 def test_a_histogram_has_classic_and_native_buckets() -> None:

@@ -122,11 +122,11 @@ def test_kafka_python_agrees(
 def test_scan_reports_where_a_cut_batch_begins() -> None:
     data = build([Record(0, T, None, b"a")])
     for cut in range(len(data)):
-        found = scan(data + data[:cut])
-        assert [header.start for header in found.batches] == [0]
-        assert (found.end, found.corrupt) == (len(data), None)
-    found = scan(data + data)
-    assert [(header.start, header.end) for header in found.batches] == [(0, len(data)), (len(data), 2 * len(data))]
+        scanned = scan(data + data[:cut])
+        assert [header.start for header in scanned.batches] == [0]
+        assert (scanned.end, scanned.corrupt) == (len(data), None)
+    scanned = scan(data + data)
+    assert [(header.start, header.end) for header in scanned.batches] == [(0, len(data)), (len(data), 2 * len(data))]
 
 
 def test_scan_stops_at_what_is_no_batch() -> None:

@@ -47,17 +47,17 @@ def batches(records: list[Record], sizes: list[int], codec: int = 0) -> bytes:
 
 def rows(data: bytes, names: list[str] = NAMES, **limits: int) -> list[dict[str, object]]:
     """All chunks of `data` as rows, each chunk validated by Arrow itself."""
-    found: list[dict[str, object]] = []
+    collected: list[dict[str, object]] = []
     reader = ColumnReader(arrow.column_flags(names), **limits)
     offset = 0
     while True:
         chunk = reader.read(data, offset)
         table = arrow.record_batch(chunk, "topic-é", 3, arrow.schema(names))
         table.validate(full=True)
-        found += table.to_pylist()
+        collected += table.to_pylist()
         assert chunk.next_offset >= offset
         if chunk.complete:
-            return found
+            return collected
         assert chunk.next_offset > offset, "every chunk goes on"
         offset = chunk.next_offset
 
@@ -103,8 +103,8 @@ def test_a_projection_is_the_columns_asked_for(records: list[Record], names: lis
 def test_offsets_are_a_half_open_range(records: list[Record], low: int, high: int) -> None:
     chunk = ColumnReader(OFFSET).read(batches(records, [6]), low, high)
     assert chunk.offsets is not None
-    found = list(struct.unpack(f"<{chunk.rows}q", chunk.offsets))
-    assert found == [offset for offset in range(len(records)) if low <= offset < high]
+    offsets = list(struct.unpack(f"<{chunk.rows}q", chunk.offsets))
+    assert offsets == [offset for offset in range(len(records)) if low <= offset < high]
     assert chunk.next_offset == (max(low, min(high, len(records))) if records else low)
 
 
@@ -151,9 +151,9 @@ def test_holes_left_by_compaction_are_passed() -> None:
 def test_log_append_time_is_the_batchs() -> None:
     data = build([Record(0, T, b"a", b"1"), Record(1, T + 5, b"b", b"2")], timestamp_type=1)
     late = pa.scalar((T + 5) * 1000, arrow.TYPES["timestamp"]).as_py()
-    found = rows(data + build([Record(2, T, b"c", b"3")], base_offset=2), ["timestamp", "timestampType"])
-    assert found[:2] == [{"timestamp": late, "timestampType": 1}] * 2
-    assert found[2]["timestampType"] == 0
+    read_rows = rows(data + build([Record(2, T, b"c", b"3")], base_offset=2), ["timestamp", "timestampType"])
+    assert read_rows[:2] == [{"timestamp": late, "timestampType": 1}] * 2
+    assert read_rows[2]["timestampType"] == 0
 
 
 def test_a_chunk_stops_before_a_column_passes_its_cap() -> None:
@@ -236,9 +236,9 @@ def test_rows_become_records(records: list[Record], first: int) -> None:
             pa.array([record.timestamp for record in records], pa.timestamp("ms", tz="UTC")).slice(first),
         )
     )
-    wanted = [(r.timestamp, r.key, r.value, r.headers) for r in records[first:]]
+    expected = [(r.timestamp, r.key, r.value, r.headers) for r in records[first:]]
     data = batch_of(encoder)
-    assert [(r.timestamp, r.key, r.value, r.headers) for r in records_of(data)] == wanted
+    assert [(r.timestamp, r.key, r.value, r.headers) for r in records_of(data)] == expected
     assert crc_ok(data, read_header(data, 0))
 
 
@@ -286,18 +286,18 @@ def test_offsets_beyond_the_data_are_an_error(offsets: tuple[int, int]) -> None:
 def test_the_partition_of_a_row_s_key(keys: list[bytes | None], first: int) -> None:
     array = pa.array(keys, pa.binary()).slice(first)
     encoder = RowEncoder(arrow.rows_of(pa.nulls(len(array), pa.binary()), array))
-    found = []
+    partitions = []
     for index in range(encoder.rows):
         encoder.measure(index)
-        found.append(encoder.partition_by_key(12))
-    assert found == [-1 if key is None else partition_of(key, 12) for key in keys[first:]]
+        partitions.append(encoder.partition_by_key(12))
+    assert partitions == [-1 if key is None else partition_of(key, 12) for key in keys[first:]]
 
 
 @MANY
 @given(records=RECORDS, seed=st.randoms())
 def test_the_digest_of_rows_does_not_depend_on_their_order(records: list[Record], seed: Random) -> None:
-    def digest(given: list[Record]) -> int:
-        values, keys = ([getattr(record, name) for record in given] for name in ("value", "key"))
+    def digest(digested: list[Record]) -> int:
+        values, keys = ([getattr(record, name) for record in digested] for name in ("value", "key"))
         return digest_of(RowEncoder(arrow.rows_of(pa.array(values, pa.binary()), pa.array(keys, pa.binary()))))
 
     shuffled = list(records)

@@ -31,11 +31,11 @@ def some_records(count: int = 20) -> list[Record]:
 
 def seen(data: bytes) -> list[tuple[int, int | None, bytes | None, bytes | None]]:
     """What kafka-python reads in a message set."""
-    found = []
+    rows = []
     records = kafka_records.MemoryRecords(data)
     while records.has_next():
-        found += [(record.offset, record.timestamp, record.key, record.value) for record in records.next_batch()]
-    return found
+        rows += [(record.offset, record.timestamp, record.key, record.value) for record in records.next_batch()]
+    return rows
 
 
 def test_the_vectors_of_the_format() -> None:
@@ -59,8 +59,8 @@ def test_what_is_written_are_the_vectors() -> None:
 def test_kafka_python_reads_what_old_clients_get(magic: int, codec: int) -> None:
     records = some_records()
     data = build([Record(r.offset + 100, r.timestamp, r.key, r.value) for r in records], base_offset=100, codec=codec)
-    wanted = [(r.offset + 100, FIRST + r.offset if magic else None, r.key, r.value) for r in records]
-    assert seen(for_old_client(data, magic, 100, LIMIT)) == wanted
+    expected = [(r.offset + 100, FIRST + r.offset if magic else None, r.key, r.value) for r in records]
+    assert seen(for_old_client(data, magic, 100, LIMIT)) == expected
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -120,11 +120,11 @@ def test_what_kafka_python_writes_is_taken(magic: int, codec: int) -> None:
     data = bytes(builder.buffer())
     rebuilt = all_at_once(rebuild(data, 0, len(data), LIMIT, LIMIT))
     assert rebuilt.error_code == NONE
-    wanted = some_records()
+    original = some_records()
     if magic == 0:
-        for record in wanted:
+        for record in original:
             record.timestamp = -1
-    assert records_of(rebuilt.batch) == wanted
+    assert records_of(rebuilt.batch) == original
     assert rebuilt.batch[22] & 0x07 == codec
 
 
@@ -148,8 +148,8 @@ def test_zstd_cannot_be_read_by_an_old_client() -> None:
 
 def test_log_append_time_is_told() -> None:
     batch = build([Record(0, FIRST, None, b"a"), Record(1, FIRST + 9, None, b"b")], timestamp_type=1)
-    found = list(messages(for_old_client(batch, 1, 0, LIMIT)))
-    assert [(m.attributes, m.timestamp) for m in found] == [(8, FIRST + 9), (8, FIRST + 9)]
+    converted = list(messages(for_old_client(batch, 1, 0, LIMIT)))
+    assert [(m.attributes, m.timestamp) for m in converted] == [(8, FIRST + 9), (8, FIRST + 9)]
 
 
 @pytest.mark.parametrize(("wrong", "checksum"), [(True, 0x1A), (False, 0x82)])

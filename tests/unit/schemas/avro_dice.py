@@ -170,10 +170,10 @@ class AvroDice:
             kind = spot.kind
             changes = self._changes(spot, kind)
             if changes:
-                found = self._dice.choice(changes)(spot)
-                if found and spot.branch is not None:
+                expected = self._dice.choice(changes)(spot)
+                if expected and spot.branch is not None:
                     return [("MISSING_UNION_BRANCH", spot.branch)]
-                return [(rule, place or "/") for rule, place in found]
+                return [(rule, place or "/") for rule, place in expected]
 
     def _changes(self, spot: Spot, kind: str) -> list[Callable[[Spot], Expected]]:
         if kind == "record":

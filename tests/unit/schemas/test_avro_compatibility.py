@@ -162,25 +162,25 @@ RULES: list[tuple[str, Any, Any, list[tuple[str, str, str]]]] = [
 
 @pytest.mark.parametrize(("reader", "writer", "expected"), [row[1:] for row in RULES], ids=[row[0] for row in RULES])
 def test_rule(reader: Any, writer: Any, expected: list[tuple[str, str, str]]) -> None:
-    found = incompatibilities(schema(reader), schema(writer), Budget())
-    assert found == expected
-    for each in found:
-        described = f"description:'.*{re.escape(each.path)}.*', additionalInfo:'{re.escape(each.detail)}'"
-        assert re.fullmatch(f"{{errorType:'{each.kind}', {described}}}", each.message("new", "old"))
+    differences = incompatibilities(schema(reader), schema(writer), Budget())
+    assert differences == expected
+    for difference in differences:
+        described = f"description:'.*{re.escape(difference.path)}.*', additionalInfo:'{re.escape(difference.detail)}'"
+        assert re.fullmatch(f"{{errorType:'{difference.kind}', {described}}}", difference.message("new", "old"))
 
 
 @pytest.mark.parametrize("writer", PRIMITIVES)
 @pytest.mark.parametrize("reader", PRIMITIVES)
 def test_promotion(reader: str, writer: str) -> None:
-    found = incompatibilities(schema(reader), schema(writer), Budget())
+    differences = incompatibilities(schema(reader), schema(writer), Budget())
     kinds = f"reader type: {reader.upper()} not compatible with writer type: {writer.upper()}"
-    assert found == ([] if promotes(writer, reader) else [("TYPE_MISMATCH", "/", kinds)])
+    assert differences == ([] if promotes(writer, reader) else [("TYPE_MISMATCH", "/", kinds)])
 
 
 def test_field_with_two_sources_is_refused() -> None:
     reader, writer = record(field("a", aliases=["b"])), record(field("a"), field("b"))
-    (found,) = incompatibilities(schema(reader), schema(writer), Budget())
-    assert found == ("AMBIGUOUS_FIELD", "/", "field a of R matches several fields of the writer: a, b")
+    (difference,) = incompatibilities(schema(reader), schema(writer), Budget())
+    assert difference == ("AMBIGUOUS_FIELD", "/", "field a of R matches several fields of the writer: a, b")
 
 
 def test_random_mutations_are_found_where_they_were_made(request: pytest.FixtureRequest) -> None:
@@ -188,9 +188,9 @@ def test_random_mutations_are_found_where_they_were_made(request: pytest.Fixture
     dice = AvroDice(random.Random(seed), plain=True)
     for _ in range(3_000 * request.config.getoption("--soak")):
         reader, writer, expected = dice.pair()
-        found = incompatibilities(schema(reader), schema(writer), Budget())
+        differences = incompatibilities(schema(reader), schema(writer), Budget())
         where = f"--seed {seed}: reader {json.dumps(reader)} writer {json.dumps(writer)}"
-        assert [(kind, path) for kind, path, _ in found] == expected, where
+        assert [(kind, path) for kind, path, _ in differences] == expected, where
         assert incompatibilities(schema(writer), schema(writer), Budget()) == [], where
 
 

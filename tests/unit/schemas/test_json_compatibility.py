@@ -24,10 +24,12 @@ NEW_DRAFT = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
 def compare(old: Any, new: Any, *, is_lenient: bool = False) -> list[tuple[str, str]]:
     """What of the old schema's values the new one cannot read."""
     before, after = (json_types.parsed(json.dumps(schema), {}) for schema in (old, new))
-    found = incompatibilities(after, before, Budget(), is_lenient=is_lenient)
-    for each in found:
-        assert each.message("new", "old").startswith(f"{{errorType:'{each.kind}', description:'"), "no sentence for it"
-    return [(kind, path) for kind, path, _ in found]
+    differences = incompatibilities(after, before, Budget(), is_lenient=is_lenient)
+    for difference in differences:
+        assert difference.message("new", "old").startswith(f"{{errorType:'{difference.kind}', description:'"), (
+            "no sentence for it"
+        )
+    return [(kind, path) for kind, path, _ in differences]
 
 
 def props(base: dict[str, Any], **properties: Any) -> dict[str, Any]:

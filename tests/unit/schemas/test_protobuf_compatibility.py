@@ -36,10 +36,12 @@ def compare(
 ) -> list[str]:
     """Kinds and places of what the new schema cannot read."""
     before, after = parsed(old, old_imports or {}), parsed(new, imports or {})
-    found = incompatibilities(after, before, Budget())
-    for each in found:
-        assert each.message("new", "old").startswith(f"{{errorType:'{each.kind}', description:'"), "no sentence for it"
-    return [f"{each.kind} {each.path}" for each in found]
+    differences = incompatibilities(after, before, Budget())
+    for difference in differences:
+        assert difference.message("new", "old").startswith(f"{{errorType:'{difference.kind}', description:'"), (
+            "no sentence for it"
+        )
+    return [f"{difference.kind} {difference.path}" for difference in differences]
 
 
 def test_types_of_a_group_read_each_other() -> None:

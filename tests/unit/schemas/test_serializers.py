@@ -297,7 +297,7 @@ def test_objects_by_functions(tmp_path: Path) -> None:
         str(tmp_path), ORDER_JSON, lambda order, context: {"id": order.number, "name": context.topic}
     )
     read = JSONDeserializer(
-        registry=str(tmp_path), from_dict=lambda found, context: Order(found["id"] + len(context.field))
+        registry=str(tmp_path), from_dict=lambda document, context: Order(document["id"] + len(context.field))
     )
     assert read(write(Order(7), ORDERS), ORDERS).number == 12
 

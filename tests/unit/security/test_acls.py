@@ -86,8 +86,8 @@ def test_super_users_pass_in_spite_of_a_denial() -> None:
     ],
 )
 def test_one_allowing_acl(rule: Acl, operation: int, is_allowed: bool) -> None:
-    found = decide(rule, operation=operation)
-    assert found == (Decision(True, rule) if is_allowed else DEFAULT_DENY)
+    decision = decide(rule, operation=operation)
+    assert decision == (Decision(True, rule) if is_allowed else DEFAULT_DENY)
 
 
 def test_a_denial_beats_whatever_is_more_specific() -> None:
@@ -197,8 +197,8 @@ def naive(acls: list[Acl], operation: int, name: str, everyone: bool) -> bool:
     mine = [one for one in on_resource if one.principal in (ALICE, "User:*") and one.host != "192.168.0.1"]
     if any(one.permission == DENY and one.operation in (ALL, operation) for one in mine):
         return False
-    wanted = {ALL, operation} | ({READ, WRITE, ALTER} if operation == DESCRIBE else set())
-    if any(one.permission == ALLOW and one.operation in wanted for one in mine):
+    allowing_operations = {ALL, operation} | ({READ, WRITE, ALTER} if operation == DESCRIBE else set())
+    if any(one.permission == ALLOW and one.operation in allowing_operations for one in mine):
         return True
     return everyone and not on_resource
 

@@ -108,9 +108,7 @@ PRECEDENCE = [
 
 @pytest.mark.parametrize("most", range(len(PRECEDENCE)))
 def test_the_most_specific_limit_wins(most: int) -> None:
-    quotas = {
-        each: {PRODUCER_BYTE_RATE: float(number)} for number, (each, _) in enumerate(PRECEDENCE) if number >= most
-    }
+    quotas = {key: {PRODUCER_BYTE_RATE: float(number)} for number, (key, _) in enumerate(PRECEDENCE) if number >= most}
     quotas[entity("u", "c")] = quotas.get(entity("u", "c"), {}) | {"consumer_byte_rate": 1.0}
     limits = QuotaLimits(PRODUCER_BYTE_RATE, quotas)
     assert limits.of("u", "c") == (PRECEDENCE[most][1], float(most))

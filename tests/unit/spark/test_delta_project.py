@@ -147,7 +147,7 @@ def test_version_and_lag_are_metrics_also_while_nothing_runs(shop: Path) -> None
     assert {name for name in first if table not in name} == set()
     assert (first[f"ottla_table_version{{{table}}}"], then[f"ottla_table_version{{{table}}}"]) == (1, 2)
     lag, batch = (f'ottla_table_{name}{{flow="to_orders",{table}}}' for name in ("lag", "batch"))
-    assert [(found[lag], found[batch]) for found in (first, then)] == [(3, 0), (1, 1)]
+    assert [(metrics[lag], metrics[batch]) for metrics in (first, then)] == [(3, 0), (1, 1)]
     assert {name: value for name, value in then.items() if name != lag} == alone  # an unknown lag is not 0
     names = {"version", "rows", "files", "bytes", "committed_timestamp_seconds"}
     assert set(alone) == {f"ottla_table_{name}{{{table}}}" for name in names} | {batch}

@@ -49,8 +49,8 @@ def frame_fields(rows: pa.Table) -> list[Field]:
     return fields_of(from_arrow_schema(rows.schema, prefer_timestamp_ntz=True))
 
 
-def options(folder: Path, **given: str) -> TableOptions:
-    return table_options({"path": str(folder), **given}, stream=True)
+def options(folder: Path, **settings: str) -> TableOptions:
+    return table_options({"path": str(folder), **settings}, stream=True)
 
 
 def written(opts: TableOptions, rows: pa.Table) -> list[Any]:
@@ -90,15 +90,15 @@ def read_ids(folder: Path) -> list[int]:
 def test_bounds_contain_every_value(name: str, data: st.DataObject) -> None:
     kind, values = VALUES[name]
     column: list[Any] = data.draw(st.lists(st.none() | values, max_size=5))
-    found = json.loads(statistics(pa.table({"c": pa.array(column, kind)})))
-    assert (found["numRecords"], found["nullCount"]) == (len(column), {"c": column.count(None)})
+    stats = json.loads(statistics(pa.table({"c": pa.array(column, kind)})))
+    assert (stats["numRecords"], stats["nullCount"]) == (len(column), {"c": column.count(None)})
     there = [value for value in column if value is not None]
-    if "c" not in found["minValues"]:
-        assert "c" not in found["maxValues"]
+    if "c" not in stats["minValues"]:
+        assert "c" not in stats["maxValues"]
         exact = not there or name not in ("double", "float", "decimal")
         assert not there or not exact
         return
-    low, high = found["minValues"]["c"], found["maxValues"]["c"]
+    low, high = stats["minValues"]["c"], stats["maxValues"]["c"]
     for value in there:
         assert not (isinstance(value, float) and math.isnan(value))
         if isinstance(value, datetime):
@@ -116,19 +116,19 @@ def test_bounds_contain_every_value(name: str, data: st.DataObject) -> None:
 
 
 def test_long_strings_have_short_bounds() -> None:
-    found = json.loads(statistics(pa.table({"c": ["b" * 100, "a" * 100]})))
-    assert (found["minValues"]["c"], found["maxValues"]["c"]) == ("a" * 32, "b" * 32 + HIGHEST)
+    stats = json.loads(statistics(pa.table({"c": ["b" * 100, "a" * 100]})))
+    assert (stats["minValues"]["c"], stats["maxValues"]["c"]) == ("a" * 32, "b" * 32 + HIGHEST)
 
 
 def test_fields_of_structs_have_statistics_and_lists_have_none() -> None:
     struct = pa.struct([("a", pa.int64()), ("b.c", pa.struct([("d", pa.string())])), ("l", pa.list_(pa.int64()))])
     rows = [None, {"a": 2, "b.c": None, "l": [1]}, {"a": None, "b.c": {"d": "x"}, "l": None}]
-    found = json.loads(
+    stats = json.loads(
         statistics(
             pa.table({"s": pa.array(rows, struct), "m": pa.array([[("k", 1)]] * 3, pa.map_(pa.string(), pa.int64()))})
         )
     )
-    assert found == {
+    assert stats == {
         "numRecords": 3,
         "nullCount": {"s": {"a": 2, "b.c": {"d": 2}}},
         "minValues": {"s": {"a": 2, "b.c": {"d": "x"}}},
@@ -139,8 +139,8 @@ def test_fields_of_structs_have_statistics_and_lists_have_none() -> None:
 def test_bounds_contain_both_zeros() -> None:
     """DuckDB's reader left out a file with -0.0 at most for `WHERE x >= 0`."""
     for zero in (0.0, -0.0):
-        found = json.loads(statistics(pa.table({"low": [zero, 1.0], "high": [-1.0, zero]})))
-        assert (str(found["minValues"]["low"]), str(found["maxValues"]["high"])) == ("-0.0", "0.0")
+        stats = json.loads(statistics(pa.table({"low": [zero, 1.0], "high": [-1.0, zero]})))
+        assert (str(stats["minValues"]["low"]), str(stats["maxValues"]["high"])) == ("-0.0", "0.0")
 
 
 @pytest.mark.parametrize(
@@ -158,14 +158,14 @@ def test_bounds_contain_both_zeros() -> None:
     ids=str,
 )
 def test_there_are_no_bounds_where_they_would_be_wrong(column: pa.Array) -> None:
-    found = json.loads(statistics(pa.table({"c": column})))
-    assert (found["minValues"], found["maxValues"]) == ({}, {})
-    assert found["nullCount"] == {"c": column.null_count}
+    stats = json.loads(statistics(pa.table({"c": column})))
+    assert (stats["minValues"], stats["maxValues"]) == ({}, {})
+    assert stats["nullCount"] == {"c": column.null_count}
 
 
 def test_the_first_32_columns_have_statistics() -> None:
-    found = json.loads(statistics(pa.table({f"c{n}": [n] for n in range(40)})))
-    assert list(found["nullCount"]) == list(found["maxValues"]) == [f"c{n}" for n in range(32)]
+    stats = json.loads(statistics(pa.table({f"c{n}": [n] for n in range(40)})))
+    assert list(stats["nullCount"]) == list(stats["maxValues"]) == [f"c{n}" for n in range(32)]
 
 
 # -- files --
@@ -230,8 +230,8 @@ def test_rows_go_to_the_files_of_their_partitions(tmp_path: Path) -> None:
     )
     add(options(tmp_path / "t", partitionBy="region,day,wide"), rows, 0)
     read = table_of(tmp_path / "t")
-    found = {tuple(row[name] for name in ("day", "id", "region", "wide")) for row in read.to_pylist()}
-    assert found == {
+    row_values = {tuple(row[name] for name in ("day", "id", "region", "wide")) for row in read.to_pylist()}
+    assert row_values == {
         (date(2024, 1, 1), 1, "a/b =%", True),
         (None, 2, "x", False),
         (date(2024, 1, 1), 3, "a/b =%", True),
@@ -353,8 +353,8 @@ def test_a_commit_whose_response_was_lost_is_not_made_again(tmp_path: Path, monk
     commit = DeltaTable.create_write_transaction
     lost: list[bool] = []
 
-    def losing(table: DeltaTable, *arguments: Any, **given: Any) -> None:
-        commit(table, *arguments, **given)
+    def losing(table: DeltaTable, *arguments: Any, **keywords: Any) -> None:
+        commit(table, *arguments, **keywords)
         if not lost:
             lost.append(True)
             raise deltalake.exceptions.CommitFailedError("the response was lost")
@@ -428,11 +428,11 @@ def test_a_driver_that_is_killed_at_a_commit_goes_on_after_it(
     def killing(name: str) -> Any:
         commit = getattr(DeltaTable, name) if name != "alter" else deltalake.table.TableAlterer.add_columns
 
-        def method(*arguments: Any, **given: Any) -> Any:
+        def method(*arguments: Any, **keywords: Any) -> Any:
             if not killed and step == "before":
                 killed.append(name)
                 raise Killed
-            made = commit(*arguments, **given)
+            made = commit(*arguments, **keywords)
             if not killed:
                 killed.append(name)
                 raise Killed

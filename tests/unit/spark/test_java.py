@@ -10,7 +10,7 @@ from ottla.spark import java
 
 
 @pytest.mark.parametrize(
-    ("said", "version"),
+    ("text", "version"),
     [
         ('openjdk version "17.0.15" 2025-04-15', 17),
         ('openjdk version "21.0.8" 2025-07-15 LTS\nOpenJDK Runtime Environment', 21),
@@ -20,8 +20,8 @@ from ottla.spark import java
         ("", 0),
     ],
 )
-def test_versions(said: str, version: int) -> None:
-    assert java.parse_version(said) == version
+def test_versions(text: str, version: int) -> None:
+    assert java.parse_version(text) == version
 
 
 def program(path: Path, text: str) -> Path:

@@ -41,8 +41,8 @@ def test_positions_are_json_in_the_shape_of_spark_s_own_source() -> None:
 
 
 @given(positions)
-def test_positions_survive_a_checkpoint(given: Positions) -> None:
-    assert from_json(to_json(given)) == given
+def test_positions_survive_a_checkpoint(saved: Positions) -> None:
+    assert from_json(to_json(saved)) == saved
 
 
 @pytest.mark.parametrize(
@@ -55,20 +55,20 @@ def test_what_is_no_position(text: str) -> None:
 
 
 def test_times_come_before_offsets() -> None:
-    given = {
+    options = {
         "startingOffsets": "earliest",
         "startingOffsetsByTimestamp": '{"t": {"0": 7}}',
         "startingTimestamp": "1000",
     }
-    assert starting_boundary(given, stream=True) == Boundary("startingTimestamp", time=1000)
-    del given["startingTimestamp"]
-    assert starting_boundary(given, stream=True) == Boundary("startingOffsetsByTimestamp", times={A: 7})
-    del given["startingOffsetsByTimestamp"]
-    assert starting_boundary(given, stream=True) == Boundary("startingOffsets", time=EARLIEST)
+    assert starting_boundary(options, stream=True) == Boundary("startingTimestamp", time=1000)
+    del options["startingTimestamp"]
+    assert starting_boundary(options, stream=True) == Boundary("startingOffsetsByTimestamp", times={A: 7})
+    del options["startingOffsetsByTimestamp"]
+    assert starting_boundary(options, stream=True) == Boundary("startingOffsets", time=EARLIEST)
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence"),
+    ("options", "sentence"),
     [
         ({"startingTimestamp": "yesterday"}, "startingTimestamp must be milliseconds"),
         ({"startingOffsetsByTimestamp": '{"t": {"0": -1}}'}, "since the epoch, not negative"),
@@ -78,9 +78,9 @@ def test_times_come_before_offsets() -> None:
         ({"startingOffsetsByTimestampStrategy": "guess"}, "must be error or latest, not guess"),
     ],
 )
-def test_starts_that_a_batch_cannot_have(given: dict[str, str], sentence: str) -> None:
+def test_starts_that_a_batch_cannot_have(options: dict[str, str], sentence: str) -> None:
     with pytest.raises(InvalidOption, match=sentence):
-        starting_boundary(given, stream=False)
+        starting_boundary(options, stream=False)
 
 
 @pytest.mark.parametrize("text", ["earliest", '{"t": {"0": -2}}'])
@@ -142,10 +142,12 @@ def test_a_limit_is_shared_in_proportion() -> None:
 
 
 @given(st.dictionaries(st.integers(0, 9), st.tuples(st.integers(0, 50), st.integers(0, 10_000)), max_size=8), st.data())
-def test_a_limit_moves_every_partition_and_none_too_far(given: dict[int, tuple[int, int]], data: st.DataObject) -> None:
+def test_a_limit_moves_every_partition_and_none_too_far(
+    bounds: dict[int, tuple[int, int]], data: st.DataObject
+) -> None:
     rows = data.draw(st.integers(1, 20_000))
-    start = {TopicPartition("t", number): begin for number, (begin, _) in given.items()}
-    end = {TopicPartition("t", number): begin + size for number, (begin, size) in given.items()}
+    start = {TopicPartition("t", number): begin for number, (begin, _) in bounds.items()}
+    end = {TopicPartition("t", number): begin + size for number, (begin, size) in bounds.items()}
     held = limited(start, end, rows)
     assert held.keys() == end.keys()
     for partition, offset in held.items():
@@ -164,8 +166,8 @@ def test_a_limit_of_bytes() -> None:
 
 def test_ranges_and_losses() -> None:
     assert ranges({A: 1, B: 4}, {A: 3, B: 4, C: 2}) == ([OffsetRange(A, 1, 3), OffsetRange(C, 0, 2)], [])
-    found, lost = ranges({A: 5, B: 4}, {A: 2})
-    assert found == []
+    read_ranges, lost = ranges({A: 5, B: 4}, {A: 2})
+    assert read_ranges == []
     assert lost == [
         "t-1 no longer exists (read up to offset 4)",
         "the offset of t-0 went back from 5 to 2: the topic may have been recreated",

@@ -38,8 +38,13 @@ def test_names_have_no_case_and_topics_no_spaces() -> None:
 
 
 def test_configs_of_the_client_pass_through() -> None:
-    given = {**SERVERS, "subscribe": "t", "kafka.fetch.max.bytes": "1000", "kafka.isolation.level": "read_uncommitted"}
-    config = source_options(given, stream=False).config
+    options = {
+        **SERVERS,
+        "subscribe": "t",
+        "kafka.fetch.max.bytes": "1000",
+        "kafka.isolation.level": "read_uncommitted",
+    }
+    config = source_options(options, stream=False).config
     assert (config["fetch.max.bytes"], config.read_committed) == (1000, False)
 
 
@@ -49,7 +54,7 @@ def test_assignment() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence"),
+    ("options", "sentence"),
     [
         ({"subscribe": ","}, "subscribe is empty"),
         ({"subscribePattern": "("}, "subscribePattern '\\('"),
@@ -89,9 +94,9 @@ def test_assignment() -> None:
         ({"subscribe": "t", "includeheader": "1"}, "^includeHeader is not an option .*; did you mean includeHeaders.$"),
     ],
 )
-def test_refused(given: dict[str, str], sentence: str) -> None:
+def test_refused(options: dict[str, str], sentence: str) -> None:
     with pytest.raises(InvalidOption, match=sentence):
-        source_options({**SERVERS, **given}, stream=True)
+        source_options({**SERVERS, **options}, stream=True)
 
 
 @pytest.mark.parametrize("name", ["groupOffsets", "missingTopicTimeout", "onTopicRecreated", "shareGroup"])
@@ -101,8 +106,8 @@ def test_what_a_batch_read_does_not_have(name: str) -> None:
 
 
 def test_sizes_and_durations() -> None:
-    given = {"maxBytesPerTrigger": "64M", "maxTriggerDelay": "90 s", "maxRecordsPerPartition": "7"}
-    options = source_options({**SERVERS, "subscribe": "t", **given}, stream=True)
+    limits = {"maxBytesPerTrigger": "64M", "maxTriggerDelay": "90 s", "maxRecordsPerPartition": "7"}
+    options = source_options({**SERVERS, "subscribe": "t", **limits}, stream=True)
     assert (options.max_bytes, options.max_delay_ms, options.max_records) == (64 << 20, 90_000, 7)
     assert source_options({**SERVERS, "subscribe": "t"}, stream=True).max_delay_ms == 900_000
 

@@ -81,8 +81,8 @@ def test_three_failures_are_one() -> None:
 
 def test_a_flow_whose_tables_are_not_there_has_failed() -> None:
     tracker = FlowTracker(("spark_catalog.", "shop."))
-    said = "Failed to resolve flow: 'spark_catalog.shop.gold'.\nError: [TABLE_OR_VIEW_NOT_FOUND] No view `nope`."
-    assert tracker.on_event(said + "\nSearch path: []", 1.0) == ("gold", "FAILED")
+    message = "Failed to resolve flow: 'spark_catalog.shop.gold'.\nError: [TABLE_OR_VIEW_NOT_FOUND] No view `nope`."
+    assert tracker.on_event(message + "\nSearch path: []", 1.0) == ("gold", "FAILED")
     assert tracker.flows({}, {})[0].seconds == 0
     failure = RunReport(tracker.flows({}, {}), 1.0).failure
     assert failure == "flow gold failed: [TABLE_OR_VIEW_NOT_FOUND] No view `nope`."
@@ -150,8 +150,8 @@ def test_absolute_paths_of_settings_stay(tmp_path: Path) -> None:
         "spark.hadoop.javax.jdo.option.ConnectionURL": "jdbc:derby:;databaseName=/srv/catalog;create=true",
         "spark.driver.extraJavaOptions": "-Xmx1g -Dderby.stream.error.file=logs/derby.log -Xss4m",
     }
-    found = resolved_confs(confs, tmp_path)
-    assert found == confs | {
+    resolved = resolved_confs(confs, tmp_path)
+    assert resolved == confs | {
         "spark.driver.extraJavaOptions": f"-Xmx1g -Dderby.stream.error.file={tmp_path}/logs/derby.log -Xss4m"
     }
 
@@ -178,7 +178,7 @@ def test_projects_that_are_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--metrics", "nowhere"], "--metrics requires HOST:PORT"),
         (["--conf", "x"], "--conf requires NAME=VALUE"),
@@ -188,10 +188,10 @@ def test_projects_that_are_none(tmp_path: Path) -> None:
         (["--interval", "-1"], "--interval must not be negative"),
     ],
 )
-def test_wrong_usage_exits_2(arguments: list[str], said: str, tmp_path: Path) -> None:
+def test_wrong_usage_exits_2(arguments: list[str], message: str, tmp_path: Path) -> None:
     write_project(tmp_path / "shop", "b", "i", "o")
     result = CliRunner().invoke(main, ["pipeline", "run", str(tmp_path / "shop"), *arguments])
-    assert (result.exit_code, said in result.output) == (2, True), result.output
+    assert (result.exit_code, message in result.output) == (2, True), result.output
 
 
 def test_a_folder_without_a_project_is_one_line_and_exit_1(tmp_path: Path) -> None:

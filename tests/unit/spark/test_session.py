@@ -21,9 +21,9 @@ def bin_folder(tmp_path: Path) -> Path:
     folder = tmp_path / "an environment" / "bin"
     folder.mkdir(parents=True)
     shutil.copy(SOURCE, folder)
-    said = folder / "python3"
-    said.write_text('#!/bin/sh\necho "$PYTHONPATH"\nfor each; do echo "<$each>"; done\n')
-    said.chmod(0o755)
+    script = folder / "python3"
+    script.write_text('#!/bin/sh\necho "$PYTHONPATH"\nfor each; do echo "<$each>"; done\n')
+    script.chmod(0o755)
     (folder / "python").symlink_to("python3")
     return folder
 
@@ -38,7 +38,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch, executable: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("given", "left"),
+    ("python_path", "left"),
     [
         (None, ""),
         ("/e/lib/pyspark/python/lib/pyspark.zip:/e/lib/pyspark/python/lib/py4j-0.10.9.9-src.zip:/a.jar", "/a.jar"),
@@ -46,13 +46,13 @@ def chosen(monkeypatch: pytest.MonkeyPatch, executable: Path) -> str:
         ("/opt/spark/python/lib/pyspark.zip:/opt/spark/python/lib/py4j-0.10.9.9-src.zip", None),
     ],
 )
-def test_archives_of_pip_are_left_out(bin_folder: Path, given: str | None, left: str | None) -> None:
+def test_archives_of_pip_are_left_out(bin_folder: Path, python_path: str | None, left: str | None) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    if given is not None:
-        environment["PYTHONPATH"] = given
+    if python_path is not None:
+        environment["PYTHONPATH"] = python_path
     command = [str(bin_folder / "ottla-spark-python"), "-m", "pyspark.daemon", "two words"]
-    said = subprocess.check_output(command, env=environment, text=True).splitlines()
-    assert said == [given if left is None else left, "<-m>", "<pyspark.daemon>", "<two words>"]
+    lines = subprocess.check_output(command, env=environment, text=True).splitlines()
+    assert lines == [python_path if left is None else left, "<-m>", "<pyspark.daemon>", "<two words>"]
 
 
 def test_the_program_beside_the_interpreter_is_taken(bin_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

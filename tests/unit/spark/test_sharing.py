@@ -88,5 +88,5 @@ def test_a_member_that_is_closed_cannot_accept() -> None:
 
 
 def test_offsets_in_a_row_are_one_range() -> None:
-    found = ranges_of([record(3), record(4), record(7), record(0, partition=1), record(8)])
-    assert found == {TopicPartition("t", 0): [(3, 4), (7, 8)], TopicPartition("t", 1): [(0, 0)]}
+    ranges = ranges_of([record(3), record(4), record(7), record(0, partition=1), record(8)])
+    assert ranges == {TopicPartition("t", 0): [(3, 4), (7, 8)], TopicPartition("t", 1): [(0, 0)]}

@@ -51,15 +51,15 @@ def reading(kind: str, text: str, registry: Registry | None, *, permissive: bool
 
 
 def read(frames: list[bytes | None], asked: DecodingPlan) -> list[Any]:
-    found: list[Any] = asked.column(pa.array(frames, pa.binary())).to_pylist(maps_as_pydicts="strict")
-    return found
+    values: list[Any] = asked.column(pa.array(frames, pa.binary())).to_pylist(maps_as_pydicts="strict")
+    return values
 
 
 def written(column: Any, kind: str, text: str, number: int, **plan: Any) -> list[bytes | None]:
-    found: list[bytes | None] = (
+    frames: list[bytes | None] = (
         EncodingPlan(plan=SchemaPlan(kind=kind, text=text, **plan), id=number).column(column).to_pylist()
     )
-    return found
+    return frames
 
 
 def avro(*fields: dict[str, Any], name: str = "Order") -> str:
@@ -156,9 +156,9 @@ def test_what_cannot_be_decoded_is_null_or_an_error(registry: Registry) -> None:
         head(far) + b"\x00",
     ]
     good = head(far) + b"\x00" * 4
-    found = read([*bad, good], reading("AVRO", FAR, registry, permissive=True))
-    assert found[:-1] == [None] * len(bad)
-    assert found[-1]["ms"].year == 1970
+    values = read([*bad, good], reading("AVRO", FAR, registry, permissive=True))
+    assert values[:-1] == [None] * len(bad)
+    assert values[-1]["ms"].year == 1970
     for frame in bad:
         with pytest.raises(BadRecord, match="cannot decode a value"):
             read([frame, good], reading("AVRO", FAR, registry))
@@ -169,7 +169,7 @@ def test_avro_with_a_schema_that_refers_to_another(registry: Registry) -> None:
     text = avro({"name": "price", "type": "Money"}, {"name": "old", "type": ["null", "shop.Money"], "default": None})
     number = registry.add("priced", text, references=[{"name": "shop.Money", "subject": "money", "version": 1}])
     place = SchemaRegistry(location=registry.address)
-    referred = tuple((name, each.text) for name, each in place.referred(place.by_id(number)).items())
+    referred = tuple((name, schema.text) for name, schema in place.referred(place.by_id(number)).items())
     money = pa.struct([("cents", pa.int64())])
     column = pa.array([{"price": {"cents": 5}, "old": None}], pa.struct([("price", money), ("old", money)]))
     frames = written(column, "AVRO", text, number, referred=referred)
@@ -208,7 +208,7 @@ def test_avro_unions_and_uuids(registry: Registry) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("{", "not an Avro schema"),
         ('"nothing"', "nothing is not defined"),
@@ -217,8 +217,8 @@ def test_avro_unions_and_uuids(registry: Registry) -> None:
         (avro(), "without fields"),
     ],
 )
-def test_avro_schemas_that_spark_cannot_have(text: str, said: str) -> None:
-    with pytest.raises(UnsupportedSchema, match=said):
+def test_avro_schemas_that_spark_cannot_have(text: str, message: str) -> None:
+    with pytest.raises(UnsupportedSchema, match=message):
         SchemaPlan(kind="AVRO", text=text).format()
 
 
@@ -256,8 +256,8 @@ def test_json_beside_confluent(registry: Registry, client: SchemaRegistryClient)
         {"id": 2, "nick": "n", "any": 5},
     ]
     frames = [JSONSerializer(CUSTOMER, client)(row, VALUE) for row in rows]
-    found = read(frames, reading("JSON", CUSTOMER, registry))
-    assert found == [
+    values = read(frames, reading("JSON", CUSTOMER, registry))
+    assert values == [
         {**rows[0], "any": '"s"'},
         {**rows[1], "score": None, "home": None, "tags": None, "counts": None, "any": "5"},
     ]
@@ -373,7 +373,7 @@ def test_protobuf_of_a_compiled_set_needs_no_compiler(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("nonsense", r"not a \.proto file: schema\.proto:1:1"),
         ('syntax = "proto3"; message A { A a = 1; }', "A is recursive"),
@@ -381,8 +381,8 @@ def test_protobuf_of_a_compiled_set_needs_no_compiler(monkeypatch: pytest.Monkey
         ('syntax = "proto3";', "has no message"),
     ],
 )
-def test_protobuf_schemas_that_spark_cannot_have(text: str, said: str) -> None:
-    with pytest.raises(UnsupportedSchema, match=said):
+def test_protobuf_schemas_that_spark_cannot_have(text: str, message: str) -> None:
+    with pytest.raises(UnsupportedSchema, match=message):
         SchemaPlan(kind="PROTOBUF", text=text).format()
 
 
@@ -399,10 +399,10 @@ def test_bad_bytes_are_null_or_an_error_of_one_line(registry: Registry) -> None:
         head(9999) + b"\x02\x02a": "schema id 9999: .*404 Schema 9999 not found",
         head(other) + b"{}": f"schema id {other}: written as JSON, not AVRO",
     }
-    found = read([*bad, good], reading("AVRO", text, registry, permissive=True))
-    assert found == [None] * len(bad) + [{"id": 1, "name": "a"}]
-    for frame, said in bad.items():
-        with pytest.raises(BadRecord, match=said) as failed:
+    values = read([*bad, good], reading("AVRO", text, registry, permissive=True))
+    assert values == [None] * len(bad) + [{"id": 1, "name": "a"}]
+    for frame, message in bad.items():
+        with pytest.raises(BadRecord, match=message) as failed:
             read([good, frame], reading("AVRO", text, registry))
         assert "\n" not in str(failed.value)
 
@@ -410,7 +410,7 @@ def test_bad_bytes_are_null_or_an_error_of_one_line(registry: Registry) -> None:
 def test_a_value_of_another_type_is_bad_alone() -> None:
     text = '{"type": "object", "properties": {"n": {"type": "integer"}}}'
     frames: list[bytes | None] = [
-        head(1) + each for each in (b'{"n":1}', b'{"n":"x"}', b"[1]", b'{"n":1e3}', b"{", b'{"n":NaN}')
+        head(1) + payload for payload in (b'{"n":1}', b'{"n":"x"}', b"[1]", b'{"n":1e3}', b"{", b'{"n":NaN}')
     ]
     assert read(frames, reading("JSON", text, None, permissive=True))[:3] == [{"n": 1}, None, None]
     with pytest.raises(BadRecord, match="does not fit its schema"):
@@ -422,14 +422,14 @@ def test_what_does_not_fit_is_not_written() -> None:
         {"name": "id", "type": "long"}, {"name": "state", "type": {"type": "enum", "name": "S", "symbols": ["A"]}}
     )
     ids, states = ("id", pa.int64()), ("state", pa.string())
-    for row, kind, said in (
+    for row, kind, message in (
         ({"id": None, "state": "A"}, [ids, states], "does not fit its Avro schema"),
         ({"id": 1, "state": "B"}, [ids, states], "does not fit its Avro schema"),
         ({"id": 1}, [ids], "the struct has no field state"),
         ({"id": 1, "state": "A", "more": 1}, [ids, states, ("more", pa.int32())], "the schema has no field more"),
         ({"id": "x", "state": "A"}, [("id", pa.string()), states], "does not fit the schema"),
     ):
-        with pytest.raises(BadRecord, match=said):
+        with pytest.raises(BadRecord, match=message):
             written(pa.array([row], pa.struct(kind)), "AVRO", text, 1)
 
 
@@ -475,10 +475,10 @@ def test_credentials_of_a_registry(registry: Registry) -> None:
     registry.user_info = "me:se cret"
     try:
         registry.add("kept", ORDER)
-        given = SchemaRegistry(location=registry.address, user_info="me:se cret")
+        explicit = SchemaRegistry(location=registry.address, user_info="me:se cret")
         inside = SchemaRegistry(location=registry.address.replace("//", "//me:se%20cret@"))
-        assert given.latest("kept") == inside.latest("kept")
-        assert "cret" not in repr(given)
+        assert explicit.latest("kept") == inside.latest("kept")
+        assert "cret" not in repr(explicit)
         with pytest.raises(RegistryError, match="401 Unauthorized"):
             SchemaRegistry(location=registry.address).latest("kept")
     finally:
@@ -531,9 +531,9 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> SchemaRegistry:
 def test_no_bytes_break_a_permissive_reader(kind: str, kept: SchemaRegistry, payloads: list[bytes]) -> None:
     plan, start = PLANS[kind]
     frames = [start + payload for payload in payloads]
-    found = DecodingPlan(plan=plan, registry=kept, permissive=True).column(pa.array(frames, pa.binary()))
-    found.validate(full=True)
-    assert len(found) == len(frames)
+    decoded = DecodingPlan(plan=plan, registry=kept, permissive=True).column(pa.array(frames, pa.binary()))
+    decoded.validate(full=True)
+    assert len(decoded) == len(frames)
 
 
 MEMBERS = st.fixed_dictionaries(
@@ -579,8 +579,8 @@ def test_to_wire_and_from_wire_are_each_others_reverse(
     plan = SchemaPlan(kind=kind, text=MEMBER[kind])
     column = pa.array(rows, plan.format().shape.column).slice(cut)
     frames = EncodingPlan(plan=plan, id=kept.latest(f"members-{kind}").id).column(column)
-    found = DecodingPlan(plan=plan, registry=kept, permissive=False).column(frames)
-    assert found.to_pylist(maps_as_pydicts="strict") == rows[cut:]
+    decoded = DecodingPlan(plan=plan, registry=kept, permissive=False).column(frames)
+    assert decoded.to_pylist(maps_as_pydicts="strict") == rows[cut:]
 
 
 def test_a_message_has_one_of_a_oneof() -> None:

@@ -189,8 +189,8 @@ def test_side_by_side(world: World, scheduler: Scheduler) -> None:
 
 
 def test_what_nobody_waits_for_is_told(world: World) -> None:
-    told: list[tuple[str, str]] = []
-    scheduler = Scheduler(world, world, lambda name, error: told.append((name, str(error))))
+    failures: list[tuple[str, str]] = []
+    scheduler = Scheduler(world, world, lambda name, error: failures.append((name, str(error))))
 
     async def fail() -> None:
         raise ValueError("no")
@@ -198,7 +198,7 @@ def test_what_nobody_waits_for_is_told(world: World) -> None:
     scheduler.background(fail(), "work")
     scheduler.background(scheduler.sleep(10), "sleep").cancel()
     world.advance(0)
-    assert told == [("work", "no")]
+    assert failures == [("work", "no")]
 
 
 def test_a_signal_happens_again_and_again(scheduler: Scheduler) -> None:

@@ -27,7 +27,7 @@ def run(*words: object) -> Result:
     return CliRunner().invoke(main, ["storage", *map(str, words)], prog_name="ottla")
 
 
-def said(*words: object) -> str:
+def output(*words: object) -> str:
     result = run(*words)
     assert (result.exit_code, result.stderr) == (0, "")
     return result.stdout
@@ -43,7 +43,7 @@ def refused(*words: object) -> str:
     return result.stderr.removeprefix("ottla: ").rstrip("\n")
 
 
-FINALIZED = {each.name: level for each in FEATURES if (level := max(each.level, each.initial)) > 0}
+FINALIZED = {feature.name: level for feature in FEATURES if (level := max(feature.level, feature.initial)) > 0}
 
 
 @contextmanager
@@ -51,14 +51,14 @@ def started(data: Path, **configs: str) -> Iterator[tuple[str, dict[str, int]]]:
     """A broker on a directory: the cluster's id and its finalized features."""
     named = {name.replace("_", "."): value for name, value in configs.items()}
     with EmbeddedBroker(named, data_dir=data) as broker, Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
-        found = admin.describe_features().finalized
-        levels = {name: level.max_version for name, level in found.items()}
+        finalized = admin.describe_features().finalized
+        levels = {name: level.max_version for name, level in finalized.items()}
         yield admin.describe_cluster().cluster_id or "", levels
 
 
 def test_a_broker_starts_on_what_was_formatted(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    assert said("format", "-t", ID, data) == f"Formatting metadata directory {data} with metadata.version 4.4-IV2.\n"
+    assert output("format", "-t", ID, data) == f"Formatting metadata directory {data} with metadata.version 4.4-IV2.\n"
     meta = (data / "meta.properties").read_text(encoding="utf-8")
     assert META.fullmatch(meta)
     with started(data) as (cluster_id, levels):
@@ -79,7 +79,7 @@ def test_a_broker_starts_on_what_was_formatted(tmp_path: Path) -> None:
     ids=" ".join,
 )
 def test_features_begin_as_they_were_formatted(tmp_path: Path, words: list[str], expected: dict[str, int]) -> None:
-    document = json.loads(said("format", "-t", ID, tmp_path / "data", "--json", *words))
+    document = json.loads(output("format", "-t", ID, tmp_path / "data", "--json", *words))
     assert document["features"] == expected
     with started(tmp_path / "data") as (_, levels):
         assert levels == expected
@@ -90,14 +90,14 @@ def test_several_directories_from_a_file_of_configs(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text(f"node.id=1\nlog.dirs={names[0]},{names[1]}\nmetadata.log.dir={names[2]}\n", encoding="utf-8")
     words = ["--cluster-id", ID, "--config", file]
-    assert said("format", *words, "--standalone").splitlines() == [
+    assert output("format", *words, "--standalone").splitlines() == [
         f"Formatting data directory {names[1]} with metadata.version 4.4-IV2.",
         f"Formatting metadata directory {names[2]} with metadata.version 4.4-IV2.",
         f"Formatting data directory {names[0]} with metadata.version 4.4-IV2.",
     ]
-    found = [META.fullmatch((path / "meta.properties").read_text(encoding="utf-8")) for path in names[:2]]
-    assert len({each[1] for each in found if each}) == 2
-    assert said("info", "-c", file).startswith(
+    matches = [META.fullmatch((path / "meta.properties").read_text(encoding="utf-8")) for path in names[:2]]
+    assert len({matched[1] for matched in matches if matched}) == 2
+    assert output("info", "-c", file).startswith(
         f"Found log directories:\n  {names[1]}\n  {names[2]}\n  {names[0]}\n\nFound meta"
     )
     configs = {"metadata.log.dir": str(names[2]), "log.dirs": f"{names[0]},{names[1]}"}
@@ -107,7 +107,7 @@ def test_several_directories_from_a_file_of_configs(tmp_path: Path) -> None:
     ):
         assert admin.describe_cluster().cluster_id == ID
     shutil.rmtree(names[1])
-    document = json.loads(said("format", *words, "-g", "--json"))
+    document = json.loads(output("format", *words, "-g", "--json"))
     assert document == {
         "cluster_id": ID,
         "node_id": 1,
@@ -116,7 +116,7 @@ def test_several_directories_from_a_file_of_configs(tmp_path: Path) -> None:
         "unreadable": [],
         "features": None,
     }
-    assert said("format", *words, "-g") == "All of the log directories are already formatted.\n"
+    assert output("format", *words, "-g") == "All of the log directories are already formatted.\n"
     shutil.rmtree(names[0])
     shutil.rmtree(names[1])
     assert refused("format", "-t", "other", "-g", "-c", file) == (
@@ -126,7 +126,7 @@ def test_several_directories_from_a_file_of_configs(tmp_path: Path) -> None:
 
 def test_what_is_formatted_already_is_refused(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    said("format", "-t", ID, data)
+    output("format", "-t", ID, data)
     before = {path.name: path.read_bytes() for path in data.iterdir()}
     assert refused("format", "-t", ID, data) == (
         f"Log directory {data} is already formatted. Use --ignore-formatted to ignore this directory and format the others."
@@ -137,18 +137,18 @@ def test_what_is_formatted_already_is_refused(tmp_path: Path) -> None:
     assert refused("format", "-g", "-t", ID, data, "-o", "node.id=7").startswith(
         f"Stored node id 1 doesn't match previous node id 7 in {data}/meta.properties. "
     )
-    assert said("format", "-g", "-t", ID, "-r", "4.0", data) == "All of the log directories are already formatted.\n"
+    assert output("format", "-g", "-t", ID, "-r", "4.0", data) == "All of the log directories are already formatted.\n"
     assert {path.name: path.read_bytes() for path in data.iterdir()} == before
 
 
 def test_formatting_goes_on_where_it_was_cut_off(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    said("format", "-t", ID, "-r", "4.0", data)
+    output("format", "-t", ID, "-r", "4.0", data)
     (data / "meta.properties").unlink()
     assert refused("format", "-t", "other", data) == (
         f"Invalid cluster.id in: {data}/metadata.db. Expected other, but read {ID}"
     )
-    said("format", "-t", ID, "-r", "4.0", data)
+    output("format", "-t", ID, "-r", "4.0", data)
     with started(data) as (cluster_id, levels):
         assert (cluster_id, levels["metadata.version"]) == (ID, 25)
 
@@ -160,7 +160,7 @@ def test_directories_that_cannot_be_formatted(tmp_path: Path) -> None:
     held.release()
     other.touch()
     assert refused("format", "-t", ID, other) == f"cannot use {other} as a data directory: Not a directory"
-    assert said("format", "-t", ID, data, other).splitlines() == [
+    assert output("format", "-t", ID, data, other).splitlines() == [
         f"I/O error trying to read log directory {other}. Ignoring...",
         f"Formatting metadata directory {data} with metadata.version 4.4-IV2.",
     ]
@@ -254,12 +254,12 @@ def test_info(tmp_path: Path) -> None:
         "metadata": None,
         "problems": [f"{one} does not exist", f"{two} does not exist"],
     }
-    said("format", "-t", ID, one)
+    output("format", "-t", ID, one)
     document = info(one)
     directory_id = document["metadata"]["directory.id"]
     metadata = {"cluster.id": ID, "directory.id": directory_id, "node.id": 1, "version": 1}
     assert document == {"directories": [str(one)], "metadata": metadata, "problems": []}
-    assert said("info", one) == (
+    assert output("info", one) == (
         f"Found log directory:\n  {one}\n\n"
         f"Found metadata: {{cluster.id={ID}, directory.id={directory_id}, node.id=1, version=1}}\n\n"
     )
@@ -283,9 +283,9 @@ def test_info(tmp_path: Path) -> None:
 
 
 def test_random_uuids() -> None:
-    found = {said("random-uuid").rstrip("\n") for _ in range(50)}
-    assert len(found) == 50
-    assert all(re.fullmatch(r"\w[\w-]{21}", text) for text in found)
+    uuids = {output("random-uuid").rstrip("\n") for _ in range(50)}
+    assert len(uuids) == 50
+    assert all(re.fullmatch(r"\w[\w-]{21}", text) for text in uuids)
 
 
 @pytest.mark.parametrize(
@@ -293,5 +293,5 @@ def test_random_uuids() -> None:
 )
 def test_features_say_the_same(words: list[str]) -> None:
     ours = CliRunner().invoke(main, ["features", *words])
-    assert said(*words) == ours.stdout
+    assert output(*words) == ours.stdout
     assert ours.exit_code == 0

@@ -32,14 +32,14 @@ NOW = sample(12, {A0: 300, A1: 10, B0: 7}, {1: {A0: 3000, B0: 50}, 2: {A1: 100, 
 
 
 def test_rates() -> None:
-    found = figures(BEFORE, NOW)
-    assert found.seconds == 2
-    assert found.topics == [TopicRow("a", 2, 310, 3100, 105.0, 1050.0), TopicRow("b", 1, 7, 50, 0.0, 0.0)]
-    first, second = found.brokers
+    computed = figures(BEFORE, NOW)
+    assert computed.seconds == 2
+    assert computed.topics == [TopicRow("a", 2, 310, 3100, 105.0, 1050.0), TopicRow("b", 1, 7, 50, 0.0, 0.0)]
+    first, second = computed.brokers
     assert first == (1, "h1:9092", False, 2, 2, 3050, 100.0, 1000.0)
     assert second == (2, "h2:9092", True, 1, 2, 1000, 5.0, 50.0)
     # A partition that the group has not committed before says nothing of its pace.
-    assert found.groups == [GroupRow("g", "classic", "Stable", 4, 103.0), GroupRow("old", None, None, None, None)]
+    assert computed.groups == [GroupRow("g", "classic", "Stable", 4, 103.0), GroupRow("old", None, None, None, None)]
 
 
 def test_replicas_are_those_of_the_observed_topics_like_leaders() -> None:
@@ -58,13 +58,13 @@ def test_cells_on_a_terminal_have_units() -> None:
 
 
 def test_one_sample_has_no_rates() -> None:
-    found = figures(None, NOW)
-    assert found.seconds is None
-    assert [row.records_per_second for row in found.topics] == [None, None]
-    assert [row.bytes_per_second for row in found.brokers] == [None, None]
-    assert [row.records_per_second for row in found.groups] == [None, None]
-    assert [row.size for row in found.topics] == [3100, 50]
-    assert found.document()["groups"][1] == {
+    computed = figures(None, NOW)
+    assert computed.seconds is None
+    assert [row.records_per_second for row in computed.topics] == [None, None]
+    assert [row.bytes_per_second for row in computed.brokers] == [None, None]
+    assert [row.records_per_second for row in computed.groups] == [None, None]
+    assert [row.size for row in computed.topics] == [3100, 50]
+    assert computed.document()["groups"][1] == {
         "group": "old",
         "type": None,
         "state": None,
@@ -92,8 +92,8 @@ def test_what_is_new_has_grown_from_nothing_and_what_does_not_answer_has_no_rate
     ],
 )
 def test_order(sort: str, topics: list[str], groups: list[str]) -> None:
-    found = figures(BEFORE, NOW, sort)
-    assert ([row.topic for row in found.topics], [row.group for row in found.groups]) == (topics, groups)
+    computed = figures(BEFORE, NOW, sort)
+    assert ([row.topic for row in computed.topics], [row.group for row in computed.groups]) == (topics, groups)
     smaller = sample(12, {A0: 100, A1: 0, B0: 9}, {1: {A0: 1000, B0: 5000}, 2: {A1: 0}})
     turned = [row.topic for row in figures(BEFORE, smaller, sort).topics]
     assert turned == (topics if sort in ("name", "lag") else topics[::-1])

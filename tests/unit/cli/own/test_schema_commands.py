@@ -18,9 +18,9 @@ Run = Callable[..., Result]
 
 @pytest.fixture
 def address(request: pytest.FixtureRequest) -> Iterator[str]:
-    given = request.config.getoption("--schema-registry")
-    if given:
-        yield given
+    option = request.config.getoption("--schema-registry")
+    if option:
+        yield option
         return
     with serving() as registry:
         yield registry.address
@@ -45,7 +45,7 @@ def run(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return command
 
 
-def said(result: Result) -> str:
+def output(result: Result) -> str:
     assert result.exit_code == 0, result.output
     return result.stdout
 
@@ -60,48 +60,50 @@ def refused(result: Result) -> str:
 
 
 def test_subject_from_registration_to_deletion(run: Run, subject: str) -> None:
-    number = json.loads(said(run("register", subject, "one.avsc", "--json")))
+    number = json.loads(output(run("register", subject, "one.avsc", "--json")))
     assert (number["subject"], number["version"]) == (subject, 1)
-    assert said(run("register", subject, "one.avsc")) == f"one.avsc is version 1 of {subject}, with id {number['id']}\n"
-    assert said(run("register", subject, "two.avsc")).startswith(f"two.avsc is version 2 of {subject}, with id ")
-    assert subject in said(run("list")).splitlines()
-    assert subject in json.loads(said(run("list", "--json")))
-    rows = json.loads(said(run("versions", subject, "--json")))
+    assert (
+        output(run("register", subject, "one.avsc")) == f"one.avsc is version 1 of {subject}, with id {number['id']}\n"
+    )
+    assert output(run("register", subject, "two.avsc")).startswith(f"two.avsc is version 2 of {subject}, with id ")
+    assert subject in output(run("list")).splitlines()
+    assert subject in json.loads(output(run("list", "--json")))
+    rows = json.loads(output(run("versions", subject, "--json")))
     assert [(row["version"], row["type"], row["references"]) for row in rows] == [(1, "AVRO", 0), (2, "AVRO", 0)]
     assert rows[0]["id"] == number["id"]
-    assert said(run("versions", subject)).split()[:4] == ["VERSION", "ID", "TYPE", "REFERENCES"]
-    assert json.loads(said(run("get", subject))) == json.loads(TWO)
-    assert json.loads(said(run("get", subject, "--version", "1"))) == json.loads(ONE)
-    shown = json.loads(said(run("get", "--id", str(number["id"]), "--json")))
+    assert output(run("versions", subject)).split()[:4] == ["VERSION", "ID", "TYPE", "REFERENCES"]
+    assert json.loads(output(run("get", subject))) == json.loads(TWO)
+    assert json.loads(output(run("get", subject, "--version", "1"))) == json.loads(ONE)
+    shown = json.loads(output(run("get", "--id", str(number["id"]), "--json")))
     assert (shown["id"], shown["schemaType"], json.loads(shown["schema"])) == (number["id"], "AVRO", json.loads(ONE))
-    assert said(run("check", "two.avsc", "--against", subject, "--level", "FULL_TRANSITIVE"))
+    assert output(run("check", "two.avsc", "--against", subject, "--level", "FULL_TRANSITIVE"))
     deleted = run("delete", subject, "--version", "1")
-    assert said(deleted) == f"version 1 of {subject} was deleted\n"
+    assert output(deleted) == f"version 1 of {subject} was deleted\n"
     assert deleted.stderr.startswith("Changing the registry at http://127.0.0.1:")
-    assert [row["version"] for row in json.loads(said(run("versions", subject, "--json")))] == [2]
-    assert said(run("delete", subject, "--permanent")) == f"{subject} was deleted permanently\n"
-    assert subject not in said(run("list")).splitlines()
+    assert [row["version"] for row in json.loads(output(run("versions", subject, "--json")))] == [2]
+    assert output(run("delete", subject, "--permanent")) == f"{subject} was deleted permanently\n"
+    assert subject not in output(run("list")).splitlines()
 
 
 @pytest.mark.parametrize("name", ["config", "mode"])
 def test_setting_of_a_subject_returns_to_the_default(run: Run, subject: str, name: str) -> None:
-    said(run("register", subject, "one.avsc"))
-    default = said(run(name))
-    assert said(run(name, subject)) == default
+    output(run("register", subject, "one.avsc"))
+    default = output(run(name))
+    assert output(run(name, subject)) == default
     other = {"config": "FULL_TRANSITIVE", "mode": "READONLY"}[name]
     changed = run(name, subject, "--set", other.lower())
-    assert (said(changed), changed.stderr.startswith("Changing the registry at ")) == (f"{other}\n", True)
-    assert said(run(name, subject)) == f"{other}\n"
-    assert said(run(name)) == default
-    assert said(run(name, subject, "--delete")) == default
+    assert (output(changed), changed.stderr.startswith("Changing the registry at ")) == (f"{other}\n", True)
+    assert output(run(name, subject)) == f"{other}\n"
+    assert output(run(name)) == default
+    assert output(run(name, subject, "--delete")) == default
     assert run(name).stderr == ""
 
 
 def test_default_level_is_changed(run: Run, subject: str) -> None:
-    before = said(run("config")).strip()
+    before = output(run("config")).strip()
     try:
-        assert said(run("config", "--set", "FULL")) == "FULL\n"
-        assert said(run("config", subject)) == "FULL\n"
+        assert output(run("config", "--set", "FULL")) == "FULL\n"
+        assert output(run("config", subject)) == "FULL\n"
     finally:
         run("config", "--set", before)
 
@@ -109,16 +111,16 @@ def test_default_level_is_changed(run: Run, subject: str) -> None:
 def test_references_are_registered(run: Run, subject: str, tmp_path: Path) -> None:
     (tmp_path / "e.avsc").write_text('{"type":"enum","name":"x.E","symbols":["A"]}', encoding="utf-8")
     (tmp_path / "list.avsc").write_text('{"type":"array","items":"x.E"}', encoding="utf-8")
-    said(run("register", f"{subject}-enum", "e.avsc"))
-    said(run("register", subject, "list.avsc", "--reference", f"x.E={subject}-enum:1"))
-    shown = json.loads(said(run("get", subject, "--json")))
+    output(run("register", f"{subject}-enum", "e.avsc"))
+    output(run("register", subject, "list.avsc", "--reference", f"x.E={subject}-enum:1"))
+    shown = json.loads(output(run("get", subject, "--json")))
     assert shown["references"] == [{"name": "x.E", "subject": f"{subject}-enum", "version": 1}]
 
 
 def test_failure_is_one_line(run: Run, subject: str, tmp_path: Path) -> None:
     for words in (["versions", subject], ["get", subject], ["delete", subject], ["get", "--id", "2000000000"]):
         assert " 404 " in refused(run(*words)), words
-    said(run("register", subject, "one.avsc"))
+    output(run("register", subject, "one.avsc"))
     assert " 404 " in refused(run("get", subject, "--version", "7"))
     assert "gone.avsc: No such file or directory" in refused(run("register", subject, "gone.avsc"))
 
@@ -176,9 +178,9 @@ def test_directory_is_read_and_registered_in(tmp_path: Path, monkeypatch: pytest
     def run(*words: str) -> Result:
         return CliRunner().invoke(main, ["schemas", *words, "--schema-registry", "registry"])
 
-    assert said(run("register", "s", "one.avsc")) == "one.avsc is version 1 of s, with id 1\n"
-    assert said(run("list")) == "s\n"
-    assert said(run("get", "s")) == f"{ONE}\n"
-    assert (said(run("config", "s")), said(run("mode"))) == ("NONE\n", "READWRITE\n")
+    assert output(run("register", "s", "one.avsc")) == "one.avsc is version 1 of s, with id 1\n"
+    assert output(run("list")) == "s\n"
+    assert output(run("get", "s")) == f"{ONE}\n"
+    assert (output(run("config", "s")), output(run("mode"))) == ("NONE\n", "READWRITE\n")
     for words in (["delete", "s"], ["config", "s", "--set", "FULL"], ["mode", "--set", "READONLY"]):
         assert "registry: " in refused(run(*words)), words

@@ -34,7 +34,7 @@ def config(name: str, text: str, kind: int = 2, resource: str = "plain") -> Mess
 
 
 def files(path: Path) -> dict[str, bytes]:
-    return {str(each.relative_to(path)): each.read_bytes() for each in path.rglob("*") if each.is_file()}
+    return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
 
 
 def test_everything_lies_in_the_store(tmp_path: Path) -> None:
@@ -79,9 +79,9 @@ def test_everything_lies_in_the_store(tmp_path: Path) -> None:
         "the configs of broker 2",
     ]
     store = SqliteStore(home / "metadata.db")
-    found = {entry.key: entry.value for entry in store.range("/")}
+    entries = {entry.key: entry.value for entry in store.range("/")}
     store.close()
-    assert found == {
+    assert entries == {
         "/cluster/adopted": b'{"offset":14}',
         '/acls/[2,3,"t","User:a","*",4,3]': (
             b'{"format":1,"resource_type":2,"pattern_type":3,"name":"t","principal":"User:a","host":"*","operation":4,'
@@ -122,7 +122,7 @@ def test_a_snapshot_stands_for_what_lies_below_it(tmp_path: Path) -> None:
     (log / f"{2:020d}-{1:010d}.checkpoint").write_bytes(batch(topic("plain", PLAIN, 1)))
     (log / f"{3:020d}.log").write_bytes(batch([config("retention.ms", "1")], 3))
     done = adopted(home)
-    assert [(each.name, each.configs) for each in done.topics] == [("plain", {"retention.ms": "1", "segment.ms": "7"})]
+    assert [(row.name, row.configs) for row in done.topics] == [("plain", {"retention.ms": "1", "segment.ms": "7"})]
     assert done.metadata.offset == 4
 
 

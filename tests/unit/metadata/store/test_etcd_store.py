@@ -271,8 +271,8 @@ def test_a_change_that_is_cut_off_begins_no_other(
 def test_an_expired_login_is_renewed(stores: SimulatedEtcdHarness) -> None:
     stores.etcd.users["me"] = "secret"
     broker, other = Broker(stores), Broker(stores)
-    for each in (broker, other):
-        each.store = stores.connect("etcd://me:secret@one:1,two:2,three:3/test")
+    for peer in (broker, other):
+        peer.store = stores.connect("etcd://me:secret@one:1,two:2,three:3/test")
     replica = broker.watch()
     broker.change(put={"/a": b"1"})
     stores.etcd.tokens.clear()

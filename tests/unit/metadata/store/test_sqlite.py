@@ -12,9 +12,9 @@ from ottla.metadata.store.sqlite_file import DamagedStore
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[SqliteStore]:
-    found = SqliteStore(tmp_path / "metadata.db")
-    yield found
-    found.close()
+    sqlite_store = SqliteStore(tmp_path / "metadata.db")
+    yield sqlite_store
+    sqlite_store.close()
 
 
 def test_every_change_gets_the_next_revision(store: SqliteStore) -> None:

@@ -111,8 +111,8 @@ def test_an_unknown_user_fails_like_a_wrong_password() -> None:
 
 def test_made_up_credentials_depend_on_the_secret_and_the_mechanism() -> None:
     made_up = {made_up_credential(number, secret, "eve") for number in (1, 2) for secret in (b"a", b"b")}
-    assert len({each.salt for each in made_up}) == 4
-    assert {len(each.stored_key) for each in made_up} == {32, 64}
+    assert len({generated.salt for generated in made_up}) == 4
+    assert {len(generated.stored_key) for generated in made_up} == {32, 64}
 
 
 @pytest.mark.parametrize(
