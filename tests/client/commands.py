@@ -22,7 +22,7 @@ class Commands:
         return result
 
     def said(self, command: str, *words: str) -> str:
-        """What a command that works prints, blanks squeezed."""
+        """Run a command that succeeds, and return its output with single blanks."""
         result = self.run(command, *words)
         assert result.exit_code == 0, result.output
         return re.sub("[ \t]+", " ", result.stdout)
@@ -40,7 +40,7 @@ class Commands:
         return lines[0].removeprefix("ottla: ")
 
     def misused(self, command: str, *words: str) -> str:
-        """What a user is told who used a command wrongly."""
+        """Run a command with wrong usage, and return its error output."""
         result = self.run(command, *words)
         assert result.exit_code == 2, result.output
         return result.stderr

@@ -28,7 +28,7 @@ QUICK = {
     "group.share.min.record.lock.duration.ms": "1000",
     "log.initial.task.delay.ms": "86400000",
 }
-"""What the broker is started with, Apache Kafka too: nobody wants to wait for a heartbeat of five seconds."""
+"""Configs of the broker, Apache Kafka too, that make tests fast: the default heartbeat interval is five seconds."""
 
 
 @pytest.fixture(scope="session")
@@ -48,7 +48,7 @@ def admin(bootstrap_servers: str) -> Iterator[Admin]:
 
 
 def fresh(prefix: str = "t") -> str:
-    """A name that nobody else has."""
+    """Return a unique name."""
     return f"{prefix}-{uuid.uuid4().hex[:12]}"
 
 

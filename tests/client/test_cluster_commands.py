@@ -212,7 +212,7 @@ def test_wrong_usage(commands: Commands, command: str, words: list[str], why: st
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion(shell: str) -> None:
-    """What the line in the shell's rc file loads; and what it is told then."""
+    """The line in the shell's rc file loads the completion script, which then lists the options."""
 
     def ottla(**environment: str) -> str:
         result = CliRunner().invoke(main, env=environment, prog_name="ottla", complete_var="_OTTLA_COMPLETE")

@@ -1,4 +1,4 @@
-"""What users get from clients can be pickled, copied, compared, hashed and printed, with compiled modules too."""
+"""Values that clients return can be pickled, copied, compared, hashed and printed, with compiled modules too."""
 
 import copy
 import enum

@@ -1,4 +1,4 @@
-"""How clients end: every public method of every client, after each way in which it can no longer be used.
+"""The end of clients: every public method of every client, after each way in which it can no longer be used.
 
 A row is a method; its client is closed, was made in another event loop, is closed by another thread or task while the method
 waits, or the interpreter ends. Nothing may wait for ever, and the error says what was wrong.

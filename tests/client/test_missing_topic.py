@@ -1,4 +1,4 @@
-"""What the console consumers say about a topic or partition that does not exist, on both brokers."""
+"""Messages of the console consumers about a topic or partition that does not exist, on both brokers."""
 
 import pytest
 

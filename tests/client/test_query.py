@@ -391,7 +391,7 @@ class Terminal:
         os.close(terminal)
 
     def types(self, text: str, until: str) -> str:
-        """What comes up to and with a text after something was typed."""
+        """Type a text, and return the output up to and including `until`."""
         os.write(self.own, text.encode())
         seen = ""
         deadline = time.monotonic() + 60

@@ -19,7 +19,7 @@ SINCE_0_10 = RELEASES[RELEASES.index("0.10.0") :]
 
 
 def at_least(release: str, first: str) -> bool:
-    """Whether a release is this one or a later one."""
+    """Return whether a release is `first` or later."""
     return RELEASES.index(release) >= RELEASES.index(first)
 
 

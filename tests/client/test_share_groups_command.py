@@ -18,7 +18,7 @@ def run(bootstrap_servers: str, *words: str) -> Result:
 
 
 def output(bootstrap_servers: str, *words: str) -> str:
-    """What a command that works prints, blanks squeezed."""
+    """Run a command that succeeds, and return its output with single blanks."""
     result = run(bootstrap_servers, *words)
     assert result.exit_code == 0, result.output
     return re.sub(" +", " ", result.stdout)

@@ -64,7 +64,7 @@ CASES = {
 
 
 class Ended(NamedTuple):
-    """What a command has left behind."""
+    """The output of a command that was stopped, and the clients to check its effects."""
 
     topic: str
     group: str

@@ -21,7 +21,7 @@ def run(play: Play, *words: str) -> Result:
 
 
 def output(play: Play, *words: str) -> str:
-    """What a command that works prints: blanks squeezed, names replaced."""
+    """Run a command that succeeds, and return its output with single blanks and names replaced by their aliases."""
     result = run(play, *words)
     assert result.exit_code == 0, result.output
     text = re.sub(" +", " ", result.stdout)

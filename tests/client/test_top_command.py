@@ -75,7 +75,7 @@ def test_rates_of_what_is_written_meanwhile(commands: Commands, topic: str, prod
 
 
 def test_screen(commands: Commands, topic: str) -> None:
-    """On a terminal, until somebody presses q."""
+    """Run on a terminal until q is pressed."""
     master, slave = pty.openpty()
     where = ["--bootstrap-server", commands.bootstrap_servers]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "150", "LINES": "900"}

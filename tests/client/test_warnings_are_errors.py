@@ -36,7 +36,7 @@ except KafkaError as error:
 
 
 def output_of(servers: str, call: str) -> str:
-    """What a program prints in which warnings are errors."""
+    """Run a program in which warnings are errors, and return its output."""
     command = [sys.executable, "-W", "error", "-c", PROGRAM, servers, call]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 0, ended.stderr
