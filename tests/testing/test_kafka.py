@@ -365,7 +365,7 @@ def test_a_restart_keeps_everything_and_the_port(kafka: Kafka, wire: Wire, topic
 
 
 def test_a_killed_broker_is_gone_and_recovers(kafka: Kafka, wire: Wire, topic: Topic) -> None:
-    """What the log got is there again, and the indexes, which memory alone had, are made anew: it was no clean stop."""
+    """The log keeps its records, and the indexes, which were in memory only, are rebuilt, since the stop was not clean."""
     topic.append(5)
     kafka.kill()
     with pytest.raises(Closed):
@@ -430,7 +430,7 @@ def test_who_waits_for_the_broker_hears_that_it_went_down(kafka: Kafka) -> None:
 
 
 class OnceMore(unittest.TestCase):
-    """How `unittest` uses it."""
+    """Use of the broker with `unittest`."""
 
     def test_in_a_with_block(self) -> None:
         kafka = self.enterContext(ottla.testing.broker())

@@ -1,4 +1,4 @@
-"""What a SCRAM login tells of users that do not exist: the same over listeners, brokers and restarts."""
+"""Responses to a SCRAM login of users that do not exist: the same over listeners, brokers and restarts."""
 
 import sqlite3
 from contextlib import closing
@@ -14,7 +14,7 @@ MECHANISM = "SCRAM-SHA-256"
 
 
 def salt_and_iterations(bootstrap_servers: str, user: str = "nobody") -> bytes:
-    """What the broker answers to the first message of a login, without the nonce."""
+    """Return the broker's response to the first message of a login, without the nonce."""
     host, port = bootstrap_servers.split(":")
     wire = Wire((host, int(port)), is_kafka=False)
     wire.send(SaslHandshakeRequest(mechanism=MECHANISM), 1)

@@ -93,7 +93,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def is_installed() -> bool:
-    """Whether this Ottla is installed with its entry points, and pytest finds the plugin by itself."""
+    """Return whether this Ottla is installed with its entry points, so that pytest finds the plugin by itself."""
     from importlib.metadata import entry_points
 
     return any(point.value == PLUGIN for point in entry_points(group="pytest11"))

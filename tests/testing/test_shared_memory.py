@@ -166,7 +166,7 @@ def test_half_open_connections_share_their_room(traced: Callable[[], int]) -> No
 
 
 def test_slow_logins_succeed_beside_a_flood() -> None:
-    """The connection that is closed above the limit is one of the flood, not the oldest of anybody."""
+    """The connection that is closed above the limit is one of the flood, not the oldest of all connections."""
     with Kafka({"security": Security("SASL_PLAINTEXT")}) as kafka, ExitStack() as stack:
         slow = Client(kafka, OTHER)
         stack.callback(slow.socket.close)
