@@ -51,7 +51,7 @@ class Cluster:
         self._admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
 
     def name(self) -> str:
-        """A topic name that nobody has used."""
+        """Return a unique topic name."""
         return f"spark-{uuid.uuid4().hex[:12]}"
 
     def topic(

@@ -3,7 +3,7 @@
     python -m tests.spark.dying SERVERS SOURCE TARGET CHECKPOINT [STEP FLAG]
 
 STEP is where something dies, once (FLAG is a file that says that it has): the program when `driver ...`, the worker of a task
-when `task ...`; `broker ...` waits there until somebody has removed the FLAG.
+when `task ...`; `broker ...` waits there until the FLAG is removed.
 """
 
 import os
@@ -38,7 +38,7 @@ BATCH = 1
 
 
 class Dying:
-    """Who dies, and where.
+    """A step of the sink at which a process is killed, or waits for the broker.
 
     program  the process of the Spark program
     """

@@ -30,7 +30,7 @@ STEPS = ("task before its rows", "task with its files written", "driver before t
 
 
 class Dying:
-    """Where the process stops. `waits` for somebody who kills it, or kills itself."""
+    """The step at which the process stops: it waits to be killed if `waits`, else it kills itself."""
 
     def __init__(self, step: str, batch: int, flag: str, *, waits: bool) -> None:
         self._step, self._batch, self._flag, self._waits = step, batch, Path(flag), waits

@@ -1,4 +1,4 @@
-"""What Spark does with a stream, without Spark: logs of offsets and commits, batches, tasks; and its death at any step.
+"""Spark's handling of a stream, without Spark: logs of offsets and commits, batches, tasks; and a crash at any step.
 
 As MicroBatchExecution does it: the end of a batch is written down before the batch runs, that it is done after it; a run begins
 with the batch that was written down and not done. Offsets go through JSON, readers through pickle.

@@ -11,7 +11,8 @@ from urllib.parse import unquote, urlsplit
 
 
 class Registry:
-    """What it holds, and what it was asked; `failures` statuses are answered first; `user_info`, if set, is demanded.
+    """A registry in memory with the requests that it received; `failures` are statuses of the first responses; `user_info`, if
+    set, is required.
 
     settings  configs and modes, by kind ("config" or "mode") and subject, "" for the default one
     policy    compatibility policy of all subjects

@@ -1,4 +1,4 @@
-"""What goes wrong is said in one line, the last of what Spark shows, and before anything runs where that can be."""
+"""Errors: one line, the last of Spark's message, raised before anything runs where possible."""
 
 import json
 from typing import Any

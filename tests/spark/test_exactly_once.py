@@ -51,7 +51,7 @@ class Sink(NamedTuple):
         return TaskWriter(self.brokers, config, self.options.topic, self.sink, batch, number, named=named)
 
     def commit(self, batch: int, written: list[TaskResult]) -> None:
-        """What the driver does when the tasks are done."""
+        """Publish the batch as the driver does after its tasks."""
         publish(
             self.brokers,
             self.producer,
@@ -65,7 +65,7 @@ class Sink(NamedTuple):
         self.commit(number, [self.task(number, task, values) for task, values in enumerate(tasks)])
 
     def published(self) -> list[str]:
-        """What a reader of committed records finds, sorted."""
+        """Return the committed values, sorted."""
         assert self.options.topic is not None
         return sorted(
             (record.value or b"").decode() for record in self.cluster.records(self.options.topic, committed=True)
@@ -242,7 +242,7 @@ class Crashing:
         self._patch = monkeypatch
 
     def run(self, batch: int, tasks: list[list[str]], steps: int) -> bool:
-        """Whether the driver got to the end."""
+        """Run a batch for a number of steps, and return whether the driver finished."""
         left = steps
 
         def step() -> None:

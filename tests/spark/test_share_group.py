@@ -34,7 +34,7 @@ def from_the_beginning(cluster: Cluster, **configs: str) -> str:
 
 
 def left_for_others(cluster: Cluster, group: str, topic: str) -> list[str]:
-    """What the group still hands out."""
+    """Return the values that the group still delivers, sorted."""
     values = []
     with ShareConsumer(bootstrap_servers=cluster.servers, group_id=group) as consumer:
         consumer.subscribe([topic])

@@ -45,7 +45,7 @@ class Target:
         return [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
 
     def values(self) -> list[str]:
-        """What has been written, sorted."""
+        """Return the values that have been written, sorted."""
         rows = self._spark.read.schema("value string").json(self._rows).collect()
         return sorted(row[0] for row in rows)
 
