@@ -1,4 +1,4 @@
-"""What one request may cost: the longest pass of the broker's loop and the peak of its memory, for hostile but valid requests.
+"""Maximum cost of a request: the longest pass of the broker's loop and the peak of its memory, for hostile but valid requests.
 
     python -m tests.fuzz.costs --api Metadata,Fetch --sizes 1000,1MB --versions oldest-newest --json costs.json
 

@@ -59,7 +59,7 @@ _VALUES: Final[dict[str, Any]] = {
 
 
 class Place(NamedTuple):
-    """What is enlarged: a field of the request by its path, and its type."""
+    """A field of the request that is enlarged: its path and its type."""
 
     path: tuple[str, ...]
     kind: Any

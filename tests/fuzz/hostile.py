@@ -24,7 +24,7 @@ DENIED: Final = "denied"
 EXISTING: Final = "existing"
 EMPTY: Final = "empty"
 NAMES: Final = (UNKNOWN, DENIED, EXISTING, EMPTY)
-"""What names say: `empty` makes every element as small as it can be, so that most of them fit into a size."""
+"""Kinds of names: `empty` makes every element as small as it can be, so that most of them fit into a size."""
 
 HEADER_TAGS: Final = "(header tags)"
 BODY_TAGS: Final = "(tags)"

@@ -126,8 +126,8 @@ def _wait_for_pass(broker: EmbeddedBroker) -> None:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a request cost: CPU of the longest pass, memory at its peak above what there was before, what came of it, and the
-    sizes of the request and its response.
+    """Cost of a request: CPU of the longest pass, peak of memory above that before the request, the outcome, and the sizes of
+    the request and its response.
     """
 
     longest_ms: float
@@ -138,7 +138,7 @@ class Cost:
 
 
 class MeasuredBroker:
-    """A broker in a process of its own, with the topic `existing`, and names that begin with `denied` denied to everybody.
+    """A broker in a process of its own, with the topic `existing`, and names that begin with `denied` denied to all.
 
     plant            called in the process before the broker starts
     seconds          CPU that a request may take: how busy the machine is does not matter
@@ -281,7 +281,7 @@ class MeasuredBroker:
 
 
 class _Limit:
-    """How long a process may work at a request, and be idle without having answered it."""
+    """Maximum time that a process may use for a request, and may be idle before it has answered."""
 
     def __init__(self, process: int, seconds: float) -> None:
         self._stat = Path(f"/proc/{process}/stat")
@@ -303,7 +303,7 @@ class _Limit:
         return WAITS if now - self._busy > _IDLE_SECONDS else None
 
     def _used(self) -> float:
-        """CPU seconds of the process; without end when there is none."""
+        """Return the CPU seconds of the process; infinity if it does not exist."""
         try:
             fields = self._stat.read_text(encoding="utf-8").rpartition(")")[2].split()
         except OSError:

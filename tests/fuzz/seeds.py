@@ -1,4 +1,4 @@
-"""What is damaged: one good input of each kind for every target."""
+"""Inputs to damage: one valid input of each kind for every target."""
 
 import random
 from functools import cache

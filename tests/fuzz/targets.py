@@ -1,4 +1,4 @@
-"""What is fuzzed: readers of foreign bytes, each with the one error that it may raise and what must hold when it does not.
+"""Targets of the fuzzer: readers of foreign bytes, each with the error that it may raise and its invariants otherwise.
 
 A target is `name` and a function of the input; any exception that leaves the function is a bug. Inputs are replayed by name.
 """
@@ -122,7 +122,7 @@ def batches(data: bytes) -> None:
 
 
 def produced(data: bytes) -> None:
-    """What a leader accepts is one batch that consumers can read, with as many records as it says."""
+    """Check that data a leader accepts is one batch that consumers can read, with as many records as its header states."""
     for rules in _RULES:
         prepared = prepare(data, 0, len(data), rules, NOW, "t-0")
         for _ in prepared.remaining or ():

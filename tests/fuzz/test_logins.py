@@ -1,7 +1,7 @@
 """Random sequences of frames into the login of a connection: wrong order, damaged tokens, changes of mechanism and user.
 
-Nothing comes out but answers and PeerError, and nobody is authenticated without a password. The check is proved by a mechanism
-that accepts everything.
+Each frame is answered or raises PeerError, and no client is authenticated without a password. A mechanism that accepts
+everything proves that the check works.
 """
 
 import random
