@@ -271,7 +271,7 @@ PLAIN = ["1", "-5", "+5.25", "-1.5e10", "text", "", "a=1", "x@y.z", "'quoted'"]
 
 @pytest.mark.parametrize("text", [*FORMULAS, *PLAIN])
 def test_no_cell_of_a_csv_download_is_a_formula(text: str) -> None:
-    """Whatever separator a spreadsheet uses: within quotes there is none."""
+    """Any separator of a spreadsheet is inside quotes, and so separates no cells."""
     record = Record(1, 5, text.encode(), text.encode(), [(text, text.encode())])
     content = file_of("csv", "t", [record]).content.decode()
     ((_, _, _, key, value, headers),) = list(csv.reader(io.StringIO(content, newline="")))[1:]

@@ -1,4 +1,4 @@
-"""What protects a console: host check, login, CSRF tokens, read-only mode, audit lines, headers."""
+"""Protection of a console: host check, login, CSRF tokens, read-only mode, audit lines, headers."""
 
 import logging
 import re

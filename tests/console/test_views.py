@@ -1,4 +1,4 @@
-"""What the console shows of topics, groups and brokers: groups of a topic, configs of a broker, orders, empty lists."""
+"""Views of the console on topics, groups and brokers: groups of a topic, configs of a broker, orders, empty lists."""
 
 import json
 import re
