@@ -10,7 +10,7 @@ MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 
 
 class Answer(NamedTuple):
-    """Answer of a registry; value is its JSON, or its text where it is none."""
+    """Response of a registry; `value` is its JSON, or its text if it is not JSON."""
 
     status: int
     value: Any

@@ -286,7 +286,7 @@ def test_each_type_is_registered_and_found(registry: Registry, subject: str, kin
 
 
 def test_descriptor_of_a_protobuf_schema_is_the_same_schema(registry: Registry, subject: str) -> None:
-    """What confluent-kafka's Protobuf serializer posts, and what it asks for."""
+    """The requests of confluent-kafka's Protobuf serializer: a schema as a serialized descriptor."""
     from google.protobuf import descriptor_pb2
 
     number = registry.register(subject, PROTO_ONE, "PROTOBUF")
@@ -948,7 +948,7 @@ RESERVING = {
 @pytest.mark.parametrize("level", ["BACKWARD", "NONE"])
 @pytest.mark.parametrize("kind", RESERVING)
 def test_reserved_fields_cannot_be_added(own_registry: Registry, kind: str, level: str) -> None:
-    """Where the config says that fields are validated; whatever the level is."""
+    """Fields are validated if the config enables it, at every compatibility level."""
     without, with_note = RESERVING[kind]
     reserving: dict[str, Any] = {"metadata": {"properties": {"confluent:reserved": "note, other"}}}
     body = {"schema": with_note, "schemaType": kind}

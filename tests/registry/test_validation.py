@@ -165,7 +165,7 @@ def test_transactions_and_their_markers(broker: Kafka, own: Registry, topic: str
 
 
 def test_registered_id_is_accepted_at_once(broker: Kafka, own: Registry, topic: str) -> None:
-    """What was refused before is accepted by the next request."""
+    """A record that was rejected before its schema was registered is accepted by the next request."""
     for number, text in enumerate((ONE, TWO, record("id", note=0, more=1))):
         registered = framed(own.register(f"{topic}-other", text))
         assert not is_accepted(broker, topic, registered), number

@@ -1,4 +1,4 @@
-"""What clients wait for while others register hostile schemas at a registry in the process of a broker."""
+"""Waiting times of clients while others register hostile schemas at a registry in the process of a broker."""
 
 import http.client
 import itertools
