@@ -1,4 +1,4 @@
-"""Where a broker's values come from, and what is said when they are wrong."""
+"""Sources of a broker's config values, and messages about wrong ones."""
 
 from pathlib import Path
 

@@ -299,7 +299,7 @@ class Tour:
 
 
 def check(caplog: pytest.LogCaptureFixture, run: Callable[[], None]) -> str | None:
-    """What is wrong with a run, None if nothing is."""
+    """Return the error of a run, None if it has none."""
     caplog.clear()
     try:
         with caplog.at_level(logging.ERROR):

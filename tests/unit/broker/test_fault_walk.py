@@ -55,7 +55,7 @@ def fill(machine: Machine) -> None:
 
 
 def checked(log: Log) -> list[tuple[int, bytes | None]]:
-    """What a client reads, which checks the CRC of each batch. Raises StorageError.
+    """Return the records that a client reads, which checks the CRC of each batch. Raise StorageError.
 
     The base offset is not covered by the CRC, and segments that are not scanned are sent as they are, by Apache Kafka too.
     """

@@ -1,6 +1,6 @@
-"""What happens to everything that waits in a partition when its leader epoch ends, as it will with several brokers.
+"""Requests that wait in a partition when its leader epoch ends.
 
-A follower that lags is imitated: the high watermark stays where it is until a test moves it.
+A follower that lags is simulated: the high watermark stays where it is until a test moves it.
 """
 
 from collections.abc import Callable, Iterator

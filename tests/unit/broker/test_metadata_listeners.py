@@ -1,4 +1,4 @@
-"""Who acts on a change of the metadata, and in which order: it does not depend on what clients have requested."""
+"""Listeners of metadata changes and their order, which does not depend on the requests of clients."""
 
 from collections.abc import Callable, Iterator
 from itertools import permutations

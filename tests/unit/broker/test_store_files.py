@@ -1,4 +1,4 @@
-"""Files of keys that a request names: pipes, devices, large files and mounts that do not answer hold nobody."""
+"""Files of keys that a request names: pipes, devices, large files and mounts that do not answer block no other request."""
 
 import os
 import socket

@@ -2,8 +2,8 @@
 that dice choose, over a network that loses requests and answers and delivers some of them again, late. Meanwhile coordinators
 and brokers crash, their logs and the writing of markers fail now and then, twins take over and zombies go on.
 
-The clients do what real ones do: ask again when told to, abort when they must, begin anew when they are fenced. The model is
-what each of them knows in the end about each of its transactions: committed, aborted, or it never heard (then all or nothing).
+The clients do what real ones do: retry when a response requires it, abort when they must, start again when they are fenced. The
+model is what each of them finally knows about each of its transactions: committed, aborted, or unknown (then all or nothing).
 
 A broker without sockets is under test: requests go in as bytes, answers come out as bytes; time is virtual.
 
@@ -82,7 +82,7 @@ MOST_STEPS: Final = 20_000
 
 
 class Lost(NamedTuple):
-    """What a client hears when nothing comes back."""
+    """The response of a request that was lost."""
 
     error_code: int = -1
 
@@ -120,7 +120,7 @@ class VirtualWorld:
         self.now = until
 
     def forget(self) -> None:
-        """A process has ended: nobody is called back."""
+        """Drop all callbacks, since the process has ended."""
         self._due.clear()
 
 
@@ -140,7 +140,7 @@ class Cluster:
         self.dice = dice
         self.world = VirtualWorld()
         self.trouble = 0.0
-        """How likely an append of a coordinator, or a marker, is to fail."""
+        """Probability that an append of a coordinator, or a marker, fails."""
         self.loop = asyncio.new_event_loop()
         self.start()
 
@@ -237,12 +237,12 @@ class Attempt:
         self.outcome = "unknown"
 
     def over(self) -> None:
-        """The client gives up: who never asked for a commit knows that there is none."""
+        """Give up: a transaction whose commit was never requested is aborted."""
         self.outcome = "unknown" if self.asked_to_commit else "aborted"
 
 
 class Fatal(Exception):
-    """The client must begin anew."""
+    """The client must start again."""
 
 
 class Client:
@@ -351,7 +351,7 @@ class Client:
         )
 
     def anew(self, work: Callable[[Attempt], Generator[Any, Any, bool]]) -> Step:
-        """Begin, and begin anew whenever there is no going on, until `work` says that it is done."""
+        """Start, and start again after each fatal error, until `work` is done."""
         while True:
             try:
                 yield from self.init()
@@ -431,7 +431,7 @@ class Model:
         return self.current[client.transactional_id] is not client
 
     def deliver(self, client: Client, request: Request, version: int) -> Any:
-        """What the client hears of a request."""
+        """Send a request over the unreliable network, and return the response."""
         chance = self.dice.random()
         if chance < 0.05:
             return LOST
@@ -448,7 +448,7 @@ class Model:
         return response
 
     def happen(self) -> None:
-        """Something that nobody asked for."""
+        """Let a random event happen that no client requested."""
         chance = self.dice.random()
         if chance < 0.05 and self.limbo:
             frame, version = self.limbo.pop(self.dice.randrange(len(self.limbo)))
@@ -467,7 +467,7 @@ class Model:
             self.look(self.dice.randrange(PARTITIONS))
 
     def look(self, partition: int) -> None:
-        """What was seen once is seen again, in the same order, and nothing comes in between."""
+        """Check that committed records stay, in the same order, and that later ones come after them."""
         now = committed(self.cluster, partition)
         before = self.seen[partition]
         assert now[: len(before)] == before

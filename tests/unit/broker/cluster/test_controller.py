@@ -1,4 +1,4 @@
-"""What the controller writes is compared with the image that it was planned on."""
+"""Changes of the controller are compared with the image that they were planned on."""
 
 from collections.abc import Sequence
 

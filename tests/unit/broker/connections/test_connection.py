@@ -22,7 +22,7 @@ from ottla.tasks.deferred import Answer, Deferred
 
 
 class Stream:
-    """What is sent, and how reading was paused and resumed; with `full` the kernel takes nothing."""
+    """The data sent, and the pauses and resumptions of reading; with `full` the kernel accepts no data."""
 
     def __init__(self) -> None:
         self.writes: list[bytes] = []

@@ -1,4 +1,4 @@
-"""How many connections are let in."""
+"""Limits on connections: their number and their rate."""
 
 from collections.abc import Mapping
 from typing import Any

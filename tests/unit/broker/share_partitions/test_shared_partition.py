@@ -87,7 +87,7 @@ def loaded(coordinator: Coordinator) -> LedSharePartition:
 
 
 def accept(shared: LedSharePartition, first: int, last: int) -> list[AcknowledgementResult]:
-    """What is told of an acknowledgement, once it is."""
+    """Accept the records `first` to `last`, and return a list that gets the result when it is there."""
     results: list[AcknowledgementResult] = []
     answer = shared.acknowledge("m", [Acknowledgement(first, last, [ACCEPT])])
     assert isinstance(answer, Deferred)

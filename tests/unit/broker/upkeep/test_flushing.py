@@ -1,4 +1,4 @@
-"""Group commit: batches that come while a flush runs share the next one, and nobody is told before."""
+"""Group commit: batches that come while a flush runs share the next one, and no watcher is called before."""
 
 import asyncio
 import errno

@@ -28,7 +28,7 @@ PLACED = PartitionImage((1, 2), (1, 2), 1, 0)
 
 
 class Broker:
-    """What the handler needs of a broker, on a store in memory that takes two partitions a change."""
+    """The parts of a broker that the handler needs, on a store in memory that takes two partitions a change."""
 
     def __init__(self, *partitions: PartitionImage, largest_change: int = 4) -> None:
         self.time = VirtualTime()
