@@ -1,4 +1,4 @@
-"""Server-side assignors over random groups: complete, nobody twice, balanced, sticky."""
+"""Server-side assignors over random groups: complete, without duplicates, balanced, sticky."""
 
 from random import Random
 
@@ -20,7 +20,7 @@ def some_topics(random: Random) -> Topics:
 
 
 def some_members(random: Random, topics: Topics, *, alike: bool) -> Members:
-    """Members with subscriptions and, some of them, something that they had before; nobody had what another one had."""
+    """Return members with subscriptions and, for some of them, disjoint earlier assignments."""
     names = sorted(topics)
     common = frozenset(random.sample(names, random.randint(1, len(names))))
     members: Members = {}
@@ -41,7 +41,7 @@ def some_members(random: Random, topics: Topics, *, alike: bool) -> Members:
 
 
 def check_complete(members: Members, topics: Topics, dealt: dict[str, Target]) -> None:
-    """Every partition of a topic that somebody reads has one owner, who reads it."""
+    """Check that every partition of a subscribed topic has one owner, which subscribes to it."""
     assert dealt.keys() == members.keys()
     seen: set[tuple[bytes, int]] = set()
     for member_id, target in dealt.items():
@@ -64,7 +64,7 @@ def with_targets(members: Members, dealt: dict[str, Target]) -> Members:
 
 
 def kept(members: Members, dealt: dict[str, Target]) -> int:
-    """How many partitions stay where they were."""
+    """Return the number of partitions that stay with their member."""
     return sum(
         len(partitions & members[member_id].target.get(topic_id, frozenset()))
         for member_id, target in dealt.items()
@@ -164,7 +164,7 @@ def test_ranges_are_contiguous_and_alike_for_topics_of_one_size(seed: int) -> No
 
 
 def test_a_chain_of_members_levels_out() -> None:
-    """What the full member has is not what the needy one reads; a third one reads both."""
+    """The full member owns nothing that the needy one subscribes to; a third one subscribes to both topics."""
     members = {
         "full": Subscriber(frozenset({b"a"}), {b"a": frozenset(range(6))}),
         "between": Subscriber(frozenset({b"a", b"b"}), {b"b": frozenset(range(3))}),

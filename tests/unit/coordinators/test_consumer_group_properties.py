@@ -1,4 +1,4 @@
-"""Whatever members of both protocols do in whatever order: nobody gets what another one has, and the log knows it all."""
+"""Random actions of members of both protocols: no partition has two owners, and the log has the whole state."""
 
 from random import Random
 from typing import Any
@@ -268,7 +268,7 @@ def snapshot(group: ConsumerGroup) -> Any:
 
 
 def check(groups: Groups) -> None:
-    """Nobody has what another one has; the group's books agree with its members'."""
+    """Check that no partition has two owners, and that the group's state agrees with its members'."""
     assert not groups.groups.keys() & groups.consumer_groups.keys()
     for group in groups.consumer_groups.values():
         owners: dict[tuple[bytes, int], str] = {}
@@ -305,7 +305,7 @@ def test_nobody_gets_what_another_one_has(seed: int) -> None:
 @settings(max_examples=150, deadline=None)
 @given(SEEDS)
 def test_a_group_comes_to_rest(seed: int) -> None:
-    """When nothing happens any more but heartbeats, everybody gets his part, and every partition that is read has a reader."""
+    """After a while with heartbeats only, members have their assignments, and every subscribed partition has an owner."""
     party = Party(seed)
     party.play(50)
     world = party.world

@@ -134,7 +134,7 @@ class Party:
 
 
 def logged(groups: Groups) -> Any:
-    """What the log alone decides: the offsets."""
+    """Return the state that only the log determines: the offsets."""
     return {
         (group, topic, partition): value.offset
         for group, topics in groups.offsets.items()

@@ -1,4 +1,4 @@
-"""Which partition holds a key: vectors from Java."""
+"""The partition of a key: vectors from Java."""
 
 import pytest
 

@@ -104,7 +104,7 @@ class Desk:
 
 
 def heard(answer: Answer[list[str]]) -> list[list[str]]:
-    """What a pending answer says, as soon as it does."""
+    """Return a list that gets the result of a pending answer when it is there."""
     assert isinstance(answer, Deferred)
     results: list[list[str]] = []
     answer.then(results.append, unexpected)

@@ -28,7 +28,7 @@ def some_group(dice: Random, *, alike: bool) -> tuple[Members, Partitions]:
 
 
 def holders(dealt: dict[str, Target]) -> dict[tuple[bytes, int], int]:
-    """How many members have each partition."""
+    """Return the number of members of each partition."""
     counts: dict[tuple[bytes, int], int] = {}
     for target in dealt.values():
         for topic_id, numbers in target.items():
@@ -60,7 +60,7 @@ def test_members_that_read_alike_have_equally_many(seed: int) -> None:
 
 @given(SEEDS)
 def test_of_each_topic_its_readers_have_equally_many(seed: int) -> None:
-    """Where a partition can go to few only, the others may come away with one less."""
+    """If few members can have a partition, the other partitions may have one member less."""
     members, partitions = some_group(Random(seed), alike=False)
     dealt = assign_simply(members, partitions)
     if len({member.topics for member in members.values()}) == 1:

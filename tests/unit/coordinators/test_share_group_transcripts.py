@@ -193,7 +193,7 @@ class ShareTeller(Teller):
 
 
 def is_told(line: str) -> bool:
-    """What the share coordinator is asked is told, not played."""
+    """Return whether a line is a request to the share coordinator, which is output, not input."""
     return bool(re.match(r"\s*(\d+ ms)?\s*shares asked ", line))
 
 

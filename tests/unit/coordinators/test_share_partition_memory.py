@@ -1,4 +1,4 @@
-"""What records in flight cost: every record acquired by itself, every second one released, all with a fate of its own."""
+"""Memory of records in flight: every record acquired by itself, every second one released, all with a fate of its own."""
 
 import tracemalloc
 

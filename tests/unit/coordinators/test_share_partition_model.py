@@ -2,7 +2,7 @@
 
 Members fetch, acknowledge what they have (some of it wrongly), die and are too slow; writes to the coordinator are held back
 and fail; the broker dies and reads what was written; the group is set back. Throughout: what the partition does, the model
-allows, and in the end every record was processed or given up by somebody, none after it was accepted.
+allows, and in the end every record was processed or given up by a member, none after it was accepted.
 """
 
 from random import Random
@@ -31,7 +31,7 @@ FINAL = (ACKNOWLEDGED, ARCHIVED)
 
 
 class Record:
-    """What the model knows of an offset: as `Span`, without writes under way."""
+    """The model's state of an offset: as `Span`, without pending writes."""
 
     def __init__(self) -> None:
         self.state, self.count, self.member, self.deadline = AVAILABLE, 0, "", 0
@@ -144,7 +144,7 @@ class Run:
         self.pending.append((outcome, before))
 
     def _counts(self, at: int) -> bool:
-        """Whether the window holds an offset: not all of those that the log does not."""
+        """Return whether the window holds an offset; it may omit those that are not in the log."""
         if at < self.partition.start_offset:
             return False
         return at in self.exists or any(span.first <= at <= span.last for span in self.partition.window.spans)

@@ -1,5 +1,5 @@
-"""Share partitions and share sessions, told as transcripts: transcripts/share_partitions/*.txt hold what members of a group do
-in one partition, and below each line what they hear and how the window looks then.
+"""Share partitions and share sessions as transcripts: transcripts/share_partitions/*.txt hold the actions of members of a group
+in one partition, and below each line the responses and the state of the window.
 
     settings NAME=VALUE ...          of Rules (lock_ms, delivery_limit, max_locks, renews, has_dead_letters), and `sessions`;
                                      the first line
@@ -19,7 +19,7 @@ in one partition, and below each line what they hear and how the window looks th
     TIME ms  restart                 only what was written is known
     TIME ms  wait                    only time passes
 
-The window is written as spans: `0-9 acquired 1 A`; `~` in front of one whose change is being written. To write transcripts anew
+The window is written as spans: `0-9 acquired 1 A`; `~` in front of one whose change is being written. To rewrite transcripts
 after a change of behaviour run with OTTLA_TEST_REWRITE=1, and read the difference before it is committed.
 """
 
@@ -190,7 +190,7 @@ class World:
 
 
 def tell(text: str) -> str:
-    """The transcript with everything that is heard written anew."""
+    """Run a transcript, and return it with the output of this run."""
     world: World | None = None
     for line in text.splitlines():
         words = line.split()

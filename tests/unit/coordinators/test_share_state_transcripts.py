@@ -1,4 +1,4 @@
-"""The share coordinator, told as transcripts: transcripts/share_state/*.txt hold what it is asked, and below what it says.
+"""The share coordinator as transcripts: transcripts/share_state/*.txt hold requests and, below each of them, the responses.
 
     settings NAME=VALUE ...                      of ShareSettings; the first line, if any
     TIME ms  topics t=4 u=2                      the topics that there are, and their partitions
@@ -9,7 +9,7 @@
     TIME ms  log  fails CODE | works | holds | commits
     TIME ms  restart [t=4 ...] | wait            topics as they are afterwards, if they are others
 
-`log` lines are records that were appended, `prune` and `reset` lines what the coordinator has others do. To write them anew
+`log` lines are records that were appended, `prune` and `reset` lines messages to other components. To rewrite them
 after a change of behaviour run with OTTLA_TEST_REWRITE=1, and read the difference before it is committed.
 """
 
@@ -41,7 +41,7 @@ INDENT = " " * 12
 
 
 class Teller:
-    """Runs a transcript and writes it anew."""
+    """Runs a transcript and rewrites it."""
 
     def __init__(self, settings: dict[str, int]) -> None:
         self.settings = ShareCoordinatorSettings()._replace(**settings)
@@ -70,7 +70,7 @@ class Teller:
             pass
 
     def say(self, text: str) -> None:
-        """What happened, with the time when that is another than of the line above."""
+        """Add a line of output, with the time if it differs from that of the line above."""
         now = self.clock.now
         self.lines.append(f"{now:>7} ms  {text}" if now != self.told_at else f"{INDENT}{text}")
         self.told_at = now
@@ -205,7 +205,7 @@ def counts(text: str) -> dict[str, int]:
 
 
 def tell(text: str) -> str:
-    """The transcript with everything that is heard written anew."""
+    """Run a transcript, and return it with the output of this run."""
     teller: Teller | None = None
     head: list[str] = []
     settings: dict[str, int] = {}

@@ -18,7 +18,7 @@ WRITES = st.lists(st.tuples(st.lists(BATCHES, max_size=4), st.integers(-1, 45)),
 
 
 def listed(states: dict[int, tuple[int, int]]) -> list[StateBatch]:
-    """What the dictionary says, in as few batches as it takes."""
+    """Return the states of a dictionary in as few batches as possible."""
     batches: list[StateBatch] = []
     for offset in sorted(states):
         count, state = states[offset]

@@ -61,7 +61,7 @@ class Client:
         return {(name, number) for name, numbers in self.tasks["active_tasks"].items() for number in numbers}
 
     def report(self) -> dict[str, list[TaskIds]]:
-        """What it has, in the fields of a heartbeat."""
+        """Return the owned tasks as fields of a heartbeat."""
         self.busy = self.active()
         return {
             role: [TaskIds(subtopology_id=name, partitions=numbers) for name, numbers in tasks.items()]
@@ -235,7 +235,7 @@ def test_no_task_is_active_twice(seed: int) -> None:
 @settings(max_examples=150, deadline=None)
 @given(SEEDS)
 def test_a_group_comes_to_rest(seed: int) -> None:
-    """When nothing happens any more but heartbeats, every task has a member, and every copy a place."""
+    """After a while with heartbeats only, every task has a member, and every standby task a place."""
     application = Application(seed)
     application.play(50)
     world = application.world

@@ -1,4 +1,4 @@
-"""What the group coordinator knows of the cluster: when topics changed, and whose configs count."""
+"""The group coordinator's view of the cluster: changes of topics, and the effective configs of groups."""
 
 from ottla.coordinators.groups.state import Bounded, ConsumerSettings, Groups, GroupSettings
 from ottla.coordinators.topology import Topology

@@ -1,18 +1,18 @@
-"""Transactions, told as transcripts: transcripts/transactions/*.txt hold what producers do, and below each line what they hear.
+"""Transactions as transcripts: transcripts/transactions/*.txt hold requests of producers and, below each line, the responses.
 
     settings NAME=VALUE ...                      of TransactionSettings, and `version` (transaction.version); the first line
     TIME ms  WHO  init|add|verify|end|describe NAME=VALUE ... TOPIC-PARTITION ...
     TIME ms  WHO  epochs N                       the epochs up to N are used up, as by so many transactions
-    TIME ms  markers  written [old]              who has to write markers has done so: those told last, or all told before
+    TIME ms  markers  written [old]              the markers are written: those requested last, or all requested before
     TIME ms  version  N                          transaction.version is N from now on
     TIME ms  log  fails CODE | works | holds | commits
     TIME ms  restart                             the coordinator knows only its log from now on
     TIME ms  wait                                only time passes
 
 What happens is written as `<-` lines (an answer, when it comes), `log` lines (records that were appended) and `markers` lines
-(what partitions are to be told). Producers of one transactional id (`id=x`, unless said otherwise) remember the producer id and
-the epoch of their own last answer, or say which they mean. To write them anew after a change of behaviour run with
-OTTLA_TEST_REWRITE=1, and read the difference before it is committed.
+(requests to partitions). Producers of one transactional id (`id=x` by default) use the producer id and the epoch of their own
+last response, unless a line states others. To rewrite transcripts after a change of behaviour run with OTTLA_TEST_REWRITE=1,
+and read the difference before it is committed.
 """
 
 import os
@@ -89,7 +89,7 @@ class Actor:
 
 
 class Teller:
-    """Runs a transcript and writes it anew."""
+    """Runs a transcript and rewrites it."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         version = settings.pop("version", 2)
@@ -101,13 +101,13 @@ class Teller:
         self.markers: list[Markers] = []
 
     def say(self, text: str) -> None:
-        """What happened, with the time when that is another than of the line above."""
+        """Add a line of output, with the time if it differs from that of the line above."""
         now = self.world.clock.now
         self.lines.append(f"{now:>7} ms  {text}" if now != self.told_at else f"{INDENT}{text}")
         self.told_at = now
 
     def tell_log(self) -> None:
-        """What was appended, and what goes out since then."""
+        """Add lines for the records and the markers since the last call."""
         for key, value in self.world.log.records[self.told_records :]:
             record = decode_record(key, value)
             assert record is not None
@@ -269,7 +269,7 @@ def error_names(codes: Any) -> dict[str, str]:
 
 
 def tell(text: str) -> str:
-    """The transcript with everything that is heard written anew."""
+    """Run a transcript, and return it with the output of this run."""
     teller: Teller | None = None
     head: list[str] = []
     settings: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Classic groups, told as transcripts: transcripts/*.txt hold what members do and, below each line, what they hear.
+"""Classic groups as transcripts: transcripts/*.txt hold requests of members and, below each line, the responses.
 
     settings NAME=VALUE ...                      of GroupSettings; the first line, if any
     TIME ms  WHO  join|sync|heartbeat|leave|commit|fetch|describe NAME=VALUE ...
@@ -6,8 +6,8 @@
     TIME ms  restart                             the coordinator knows only its log from now on
     TIME ms  wait                                only time passes
 
-What happens is written as `<-` lines (an answer, when it comes) and `log` lines (records that were appended). To write them
-anew after a change of behaviour run with OTTLA_TEST_REWRITE=1, and read the difference before it is committed.
+What happens is written as `<-` lines (an answer, when it comes) and `log` lines (records that were appended). To rewrite
+transcripts after a change of behaviour run with OTTLA_TEST_REWRITE=1, and read the difference before it is committed.
 """
 
 import os
@@ -55,7 +55,7 @@ class Actor:
 
 
 class Teller:
-    """Runs a transcript and writes it anew."""
+    """Runs a transcript and rewrites it."""
 
     def __init__(self, settings: dict[str, int]) -> None:
         self.world = World(self.settings(settings))
@@ -68,7 +68,7 @@ class Teller:
         return GroupSettings(initial_rebalance_delay_ms=0)._replace(**overrides)
 
     def say(self, text: str) -> None:
-        """What happened, with the time when that is another than of the line above."""
+        """Add a line of output, with the time if it differs from that of the line above."""
         now = self.world.clock.now
         self.lines.append(f"{now:>7} ms  {text}" if now != self.told_at else f"{INDENT}{text}")
         self.told_at = now
@@ -244,7 +244,7 @@ class _Code:
 
 
 def tell(text: str, kind: type[Teller] = Teller) -> str:
-    """The transcript with everything that is heard written anew."""
+    """Run a transcript, and return it with the output of this run."""
     teller: Teller | None = None
     head: list[str] = []
     settings: dict[str, int] = {}

@@ -27,7 +27,7 @@ EPOCH = 1_700_000_000_000
 
 
 class Logged(NamedTuple):
-    """What has been appended: a record, or a marker that has no key."""
+    """An appended record, or a marker, which has no key."""
 
     key: bytes | None
     value: bytes | None
@@ -177,7 +177,7 @@ class World:
         self.topology = Topology()
         self.alarms: list[int] = []
         self.sent: list[Any] = []
-        """What others are to do, as the runtime said it."""
+        """Messages of the runtime to other components."""
         self.start()
 
     def start(self) -> None:
