@@ -1,4 +1,4 @@
-"""What `scripts/commits` refuses."""
+"""Commits that `scripts/commits` refuses."""
 
 import importlib.machinery
 import importlib.util

@@ -1,4 +1,4 @@
-"""What mypyc compiles to something else than Python does must not be in the modules that it compiles."""
+"""Constructs that behave differently under mypyc must not be in the modules that it compiles."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""Patterns that texts of requests are matched with take time linear in them: 50,000 characters hold nobody."""
+"""Patterns that texts of requests are matched with take time linear in them: 50,000 characters block no other request."""
 
 import time
 from collections.abc import Callable

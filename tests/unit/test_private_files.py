@@ -1,4 +1,4 @@
-"""What a broker writes is for its own user: metadata has passwords and SCRAM keys, logs have records."""
+"""Files of a broker are readable by its own user only: metadata has passwords and SCRAM keys, logs have records."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""What a program may import from Ottla: a change of this list is a decision, never an accident."""
+"""Public names of Ottla, which programs may import: a change of this list is a decision, never an accident."""
 
 import ast
 import inspect
@@ -179,7 +179,7 @@ def imported(tree: ast.Module) -> set[str]:
 
 @cache
 def exported(tree: ast.Module) -> list[str] | None:
-    """`__all__`, None where there is none."""
+    """Return `__all__`, None if a module has no such list."""
     for node in tree.body:
         if isinstance(node, ast.Assign) and _targets(node) == ["__all__"]:
             names = ast.literal_eval(node.value)

@@ -1,4 +1,4 @@
-"""What a release rests on: one version, its tag and its section; systems that are not supported say so."""
+"""Conditions of a release: one version, its tag and its section; systems that are not supported say so."""
 
 import re
 import subprocess

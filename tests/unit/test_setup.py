@@ -13,7 +13,7 @@ SETUP = Path(__file__).parents[2] / "setup.py"
 
 
 def cannot_compile(*_: Any, **__: Any) -> None:
-    """What mypyc does for code that it refuses."""
+    """Exit as mypyc does for code that it refuses."""
     raise SystemExit(1)
 
 

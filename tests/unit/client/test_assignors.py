@@ -128,7 +128,7 @@ def test_of_two_claims_the_newer_generation_counts() -> None:
 # Racks (KIP-881).
 
 JAVA = [line.split("\t") for line in Path(__file__).with_name("java_assignments.tsv").read_text().splitlines()]
-"""What Apache Kafka 4.4 does: Assignments.java beside this file, compiled and run with kafka-clients, wrote it line by line."""
+"""Assignments of Apache Kafka 4.4, one a line; Assignments.java in this directory, run with kafka-clients, wrote them."""
 RACKS = st.sampled_from(["x", "y", "z"])
 PLACES = st.dictionaries(
     st.sampled_from(TOPICS), st.lists(st.frozensets(RACKS, max_size=2), min_size=1, max_size=7), min_size=3
@@ -159,7 +159,7 @@ def text_of(assignment: Assignment) -> str:
 def near(
     members: Mapping[str, SubscribedMember], topics: Mapping[str, tuple[Racks, ...]], assignment: Assignment
 ) -> int:
-    """How many partitions have a copy where their member is."""
+    """Return the number of partitions that have a replica in the rack of their member."""
     return sum(
         members[member].rack is None or members[member].rack in topics[part.topic][part.partition]
         for member, parts in assignment.items()
@@ -248,7 +248,7 @@ def test_what_sticky_notes_is_what_others_read() -> None:
 
 @pytest.mark.parametrize(("user_data", "generation"), [("00000007", 7), ("", -1), ("0007", -1)])
 def test_clients_before_kip_792_say_the_generation_in_their_assignors_words(user_data: str, generation: int) -> None:
-    """What CooperativeStickyAssignor.subscriptionUserData of Apache Kafka 4.4 writes for generation 7."""
+    """The user data is that of CooperativeStickyAssignor.subscriptionUserData in Apache Kafka 4.4 for generation 7."""
     owned = [OwnedTopic(topic="a", partitions=[0, 2])]
     old = ConsumerProtocolSubscription(topics=["a"], user_data=bytes.fromhex(user_data), owned_partitions=owned)
     assert _owned_of(old) == ((TopicPartition("a", 0), TopicPartition("a", 2)), generation)

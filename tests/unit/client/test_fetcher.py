@@ -1,4 +1,4 @@
-"""When the consumer sends the fetch that follows a response, in virtual time."""
+"""The time at which the consumer sends the fetch after a response, in virtual time."""
 
 import pytest
 

@@ -101,7 +101,7 @@ class Reader:
                 self.crowd.failure.append(error)
 
     def die(self) -> None:
-        """Its process is killed: nobody is told."""
+        """Kill the process: it does not leave the group."""
         self.task.cancel()
         kill(self.core, self.consumer)
         self.gave(PLACES)
@@ -213,7 +213,7 @@ def test_every_partition_has_one_reader_at_a_time(
 def test_a_group_goes_on_when_its_leader_was_interrupted(
     crowds: list[Crowd], tmp_path: Path, kind: type[Request], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Everybody waited for the leader's assignment, whose connection had broken before it was sent."""
+    """All members waited for the assignment of the leader, whose connection had broken before it was sent."""
     crowd = Crowd(tmp_path, PROTOCOLS["range"], 1)
     crowds.append(crowd)
     crowd.join()

@@ -1,4 +1,4 @@
-"""When a client requests its subscription, and when it pushes its metrics (KIP-714)."""
+"""Times at which a client requests its subscription and pushes its metrics (KIP-714)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which replica a consumer reads (KIP-392) in virtual time: the one that the leader names, as long as it will do."""
+"""The replica that a consumer reads (KIP-392), in virtual time: the one that the leader names, as long as it is usable."""
 
 from collections.abc import Callable
 
@@ -74,7 +74,7 @@ class Pair:
         return record.value
 
     def fetches(self) -> tuple[int, int]:
-        """How many of the leader, of the follower, since last time."""
+        """Return the number of fetches of the leader and of the follower since the last call."""
         counts = tuple(len(broker.sent(FetchRequest)) for broker in (self.leader, self.follower))
         self.leader.requests.clear()
         self.follower.requests.clear()

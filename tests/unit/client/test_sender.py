@@ -34,7 +34,7 @@ OK, REFUSED, FINAL, UNHEARD, GONE = "ok", "not leader", "invalid record", "appen
 class Log:
     """Partition 0 of topic t, as a leader keeps it for an idempotent producer.
 
-    fate      what happens to the next Produce requests; OK when there is none left
+    fate      outcomes of the next Produce requests; OK when the list is empty
     too_large bytes of a batch above which it is refused
     """
 

@@ -1,4 +1,4 @@
-"""What may be sent next, and what an answer means."""
+"""The batches that may be sent next, and the effects of responses."""
 
 from ottla.client.producer.sequences import BatchVerdict, PartitionQueue, SequencedBatch
 from ottla.client.topics import TopicPartition

@@ -151,7 +151,7 @@ class Reader:
         return values
 
     def hear(self) -> None:
-        """Metadata is asked for anew."""
+        """Request the metadata again."""
         self.core.metadata.forget()
         self.world.advance(500)
 

@@ -1,6 +1,6 @@
-"""Ottla's broker in the virtual time of `world.py`: no sockets, no threads, nobody waits; its logs are on the disk.
+"""Ottla's broker in the virtual time of `world.py`: no sockets, no threads, no waiting; its logs are on the disk.
 
-What clients do to each other by way of a broker can so be tried a thousand times: minutes of heartbeats take milliseconds.
+Interactions of clients through a broker can so be tested a thousand times: minutes of heartbeats take milliseconds.
 """
 
 import asyncio
@@ -114,18 +114,18 @@ class WholeBroker(Broker):
 
     @property
     def is_troubled(self) -> bool:
-        """Whether the next requests will not be carried out."""
+        """Return whether the next requests will fail."""
         return self.losses > 0 or self._moved
 
     def append(self, partition: TopicPartition, *values: bytes) -> None:
-        """Records in one batch, as if somebody had produced them."""
+        """Append records in one batch, like those of a producer."""
         replica = self._broker.replicas.find(*partition)
         assert replica is not None
         batch = build([Record(offset, 0, None, value) for offset, value in enumerate(values)])
         assert replica.append(batch, 0, len(batch), self._world.wall_ms()).error_code == NONE
 
     def move_coordinators(self) -> None:
-        """Groups are coordinated elsewhere until somebody asks where."""
+        """Move the coordinators to another broker until a client looks them up."""
         if OFFSETS_TOPIC in self._broker.image.topics and not self._moved:
             self._moved = True
             self._broker.coordination.resign(OFFSETS_TOPIC, 0)

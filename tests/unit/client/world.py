@@ -187,11 +187,11 @@ class World:
             alarm.callback()
 
     def run(self, core: Core, coroutine: Coroutine[Deferred[Any], Any, T], limit_ms: int = 600_000) -> T:
-        """What a coroutine of the core returns or raises; time goes by as far as it must."""
+        """Run a coroutine of the core, and return its result or raise its error; time passes as far as needed."""
         return self.finish(core.scheduler.start(coroutine), limit_ms)
 
     def finish(self, task: Task[T], limit_ms: int = 600_000) -> T:
-        """What a task returns or raises."""
+        """Return the result of a task or raise its error."""
         end = self.now + limit_ms
         while not task.done:
             assert self._due, "nothing will ever happen"

@@ -53,7 +53,7 @@ def get(port: int, host: str | None = None, source: str = "127.0.0.2", **headers
 
 
 def sent(port: int, data: bytes) -> bytes:
-    """What comes back until the server closes the connection."""
+    """Send data, and return the response up to the end of the connection."""
     with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
         client.sendall(data)
         parts = []
@@ -266,7 +266,7 @@ def test_port_that_is_taken_leaves_no_thread() -> None:
 
 @pytest.mark.parametrize("passes", range(5))
 def test_stop_closes_a_connection_that_was_just_accepted(passes: int) -> None:
-    """It may be accepted and not yet announced: an open socket that nobody knows would be a warning later."""
+    """It may be accepted and not yet announced: a socket that is left open would cause a warning later."""
 
     async def accept_and_stop() -> bytes:
         server = HttpServer(echo, SMALL)

@@ -55,7 +55,7 @@ def content(log: Log) -> dict[int, tuple[bytes | None, bytes | None]]:
 
 
 def newest(pairs: list[tuple[bytes, bytes | None]], clean: int) -> dict[int, tuple[bytes, bytes | None]]:
-    """What must be left when the records below `clean` are compacted: they, but for those with a newer one below it."""
+    """Return the records that a compaction below `clean` must keep: all but those with a newer one of their key below it."""
     last = {key: offset for offset, (key, _) in enumerate(pairs) if offset < clean}
     return {offset: pair for offset, pair in enumerate(pairs) if offset >= clean or last[pair[0]] == offset}
 

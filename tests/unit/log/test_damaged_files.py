@@ -28,11 +28,11 @@ MOST: Final = 1 << 20
 
 
 class Damage(Exception):
-    """What a strict client sees in the bytes that it was sent."""
+    """Damage that a strict client detects in the bytes that it received."""
 
 
 class Found(NamedTuple):
-    """What readers get: records as (offset, value), and answers by timestamp."""
+    """Results of readers: records as (offset, value), and offsets by timestamp."""
 
     records: list[tuple[int, bytes | None]]
     committed: list[tuple[int, bytes | None]]

@@ -370,7 +370,7 @@ def test_discarded_partitions_are_renamed_then_removed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("process", ["that created it", "after a crash"])
 def test_a_loss_of_power_after_a_clean_stop_leaves_partition_metadata(process: str) -> None:
-    """With it gone the partition of a broker with several directories would stay offline, as if somebody had taken it away."""
+    """Without it the partition of a broker with several directories would stay offline, as if it had been removed."""
     store, path = MemoryStore(), Path("/data")
     directory = LogDirectory(store, path)
     log = directory.open_partition("t", 0, ID, LogConfig())

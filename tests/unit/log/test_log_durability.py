@@ -79,7 +79,7 @@ class Durability(RuleBasedStateMachine):
         return log
 
     def _checkpoint(self) -> tuple[int, int]:
-        """What the directory's checkpoints say: never more than is true."""
+        """Return the values of the directory's checkpoints, which are never above the true ones."""
         return min(self.flushed, self.end), self.start
 
     def _fails(self, operation: str, path: Path) -> OSError | None:
@@ -137,7 +137,7 @@ class Durability(RuleBasedStateMachine):
         self._settle()
 
     def _sequence(self, producer: int) -> int:
-        """The next sequence of a producer, whose epoch begins anew with each marker."""
+        """Return the next sequence of a producer, whose epoch is bumped by each marker."""
         if producer < 0:
             return -1
         sequence = 0
@@ -214,7 +214,7 @@ class Durability(RuleBasedStateMachine):
         self._lost_behind(self.log.end_offset, held)
 
     def _lost_behind(self, end: int, held: int) -> None:
-        """What was not flushed to disk may be gone; nothing that was."""
+        """Remove events behind `end`: only data that was not flushed may be lost."""
         assert held <= end <= max(self.end, self.start)
         self.events = [event for event in self.events if event.end <= end]
         self._recount_epochs()
@@ -253,7 +253,7 @@ class Durability(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def truncate(self, data: st.DataObject) -> None:
-        """What a follower does; an epoch later, since the new leader's batches are of its own."""
+        """Truncate as a follower does, and raise the epoch, since batches of the new leader have its own."""
         if self.config.is_compacted or not self.events:
             return
         cut = data.draw(
@@ -287,7 +287,7 @@ class Durability(RuleBasedStateMachine):
                     yield event.offset + at, key, value, event.offset
 
     def _read(self, limit: int, *, committed: bool) -> dict[int, tuple[bytes | None, bytes | None]]:
-        """What a consumer gets, which skips aborted data as KIP-98 says."""
+        """Return the records that a consumer gets, which skips aborted data as in KIP-98."""
         pairs: dict[int, tuple[bytes | None, bytes | None]] = {}
         offset = self.log.start_offset
         while (region := self.log.read(offset, 700, limit, whole_first=True)) is not None:

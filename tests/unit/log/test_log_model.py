@@ -27,7 +27,7 @@ SHAPES = st.lists(st.tuples(st.integers(0, 200), st.integers(0, 60)), min_size=1
 
 
 class Batch(NamedTuple):
-    """A batch that the log acknowledged; producer -1 is none."""
+    """A batch that the log acknowledged; producer -1 stands for no producer."""
 
     base_offset: int
     records: list[Record]
@@ -149,7 +149,7 @@ class LogAgainstList(RuleBasedStateMachine):
 
     @rule(data=st.data(), garbage=st.binary(max_size=100))
     def crash(self, data: st.DataObject, garbage: bytes) -> None:
-        """What was not flushed may be gone from any byte on, and something else may stand in its place."""
+        """Crash: data that was not flushed may be lost from any byte on, and replaced by garbage."""
         self.log.close(clean=False)
         path = max(self.directory.glob("*.log"), default=self.directory / f"{0:020d}.log")  # made with the first append
         content = path.read_bytes() if path.exists() else b""

@@ -1,4 +1,4 @@
-"""What a replica does about damage of records that it had flushed, when its leader has them: it cuts the log there."""
+"""Truncation of a replica at damaged records that it had flushed, when its leader still has them."""
 
 import logging
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What a log lets go of, and what it never does."""
+"""Segments that retention deletes, and those that it never does."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""Transactions in a log: open ones hold readers back, aborted ones are in the index, compaction takes what nobody may read."""
+"""Transactions in a log: open ones hold readers back, aborted ones are in the index, compaction removes aborted records."""
 
 import struct
 from pathlib import Path

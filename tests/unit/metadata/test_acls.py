@@ -108,7 +108,7 @@ def test_an_acl_that_is_added_and_removed_is_removed(store: SmallChanges) -> Non
 
 
 def test_a_failed_change_is_reported(store: SmallChanges) -> None:
-    """What was written before it stays: each ACL is a change of its own in Kafka, too."""
+    """Changes that were written before it stay: each ACL is a change of its own in Kafka, too."""
     metadata = metadata_on(store)
     store.fails_from = 1
     assert code_of(set_acls(metadata, MANY)) == KAFKA_STORAGE_ERROR

@@ -1,4 +1,4 @@
-"""Who changes topics: plans, refusals, deltas, and what another start finds."""
+"""Changes of topics: plans, refusals, deltas, and the state after a restart."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Which offsets a filter leaves: exact where the filter is about offsets, partitions and times, and never too few."""
+"""Offsets that a filter leaves: exact where the filter is about offsets, partitions and times, and never too few."""
 
 import random
 from typing import Any

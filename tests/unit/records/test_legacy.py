@@ -30,7 +30,7 @@ def some_records(count: int = 20) -> list[Record]:
 
 
 def seen(data: bytes) -> list[tuple[int, int | None, bytes | None, bytes | None]]:
-    """What kafka-python reads in a message set."""
+    """Return the records that kafka-python reads in a message set."""
     rows = []
     records = kafka_records.MemoryRecords(data)
     while records.has_next():
@@ -78,7 +78,7 @@ def test_a_batch_that_is_large_when_decompressed_becomes_several_messages(magic:
 
 
 def steps_of(data: bytes, max_bytes: int) -> tuple[int, bytes]:
-    """How often a conversion pauses, and its result."""
+    """Return the number of pauses of a conversion, and its result."""
     conversion = convert(data, 1, 0, max_bytes, LIMIT)
     pauses = 0
     while True:

@@ -42,6 +42,6 @@ def test_partitions_of_a_thousand(key: bytes, expected: int) -> None:
 
 @pytest.mark.parametrize(("partitions", "crc"), [(1, 0x4D3BCA2E), (7, 0xDA0EF7BE), (50, 0xCC2FA713), (100, 0xC459E1A6)])
 def test_ten_thousand_keys_go_where_apache_kafka_sends_them(partitions: int, crc: int) -> None:
-    """What Partitions.java prints with Apache Kafka 4.4."""
+    """The checksums are those that Partitions.java prints with Apache Kafka 4.4."""
     keys = (hashlib.sha512(b"%d" % number).digest()[: number % 65] for number in range(10_000))
     assert zlib.crc32(bytes(partition_of(key, partitions) for key in keys)) == crc

@@ -1,4 +1,4 @@
-"""Where a registry checks schemas: small ones in this process, others in one that is kept."""
+"""The process in which a registry checks schemas: small ones in its own, others in a separate one that is reused."""
 
 import asyncio
 import os

@@ -143,7 +143,7 @@ def test_global_config_of_karapace_and_confluent_is_one() -> None:
 
 
 def test_digest_covers_text_references_and_contract() -> None:
-    """Each of these is a schema of its own; the order of tags and properties is none."""
+    """Each of these is a schema of its own; the order of tags and properties makes no difference."""
     plain = value("a", 1, 1)
     others = [
         plain,
@@ -167,12 +167,12 @@ SCOPES = {
     subject: (subject, ":.x:" if subject.startswith(":.x:") else "", ":.__GLOBAL:")
     for subject in (*SUBJECTS, "", ":.x:")
 }
-"""Where a setting may be that counts for a subject, a context or all."""
+"""The scopes of a setting for a subject, a context or all, in the order of their look-up."""
 VALUES = {CONFIG: ["NONE", "FULL", "FORWARD"], MODE: ["READWRITE", "READONLY"]}
 
 
 class Model:
-    """What a registry has, as naively as possible: ids by context and text, versions by subject, and settings."""
+    """The state of a registry, as simple as possible: ids by context and text, versions by subject, and settings."""
 
     def __init__(self) -> None:
         self.ids: dict[tuple[str, str], int] = {}

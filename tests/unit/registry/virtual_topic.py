@@ -76,7 +76,7 @@ class Stored(NamedTuple):
 
 
 class Position(NamedTuple):
-    """Where a record was appended."""
+    """The position of an appended record."""
 
     offset: int
 

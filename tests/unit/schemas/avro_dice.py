@@ -16,7 +16,7 @@ Expected = list[tuple[str, str]]
 
 
 def promotes(writer: str, reader: str) -> bool:
-    """Whether a value of one primitive is read as the other: a number as a wider one, text as bytes and back."""
+    """Return whether a value of one primitive is read as the other: a number as a wider one, text as bytes and back."""
     if writer in NUMBERS and reader in NUMBERS:
         return NUMBERS.index(writer) <= NUMBERS.index(reader)
     return writer == reader or {writer, reader} == {"bytes", "string"}

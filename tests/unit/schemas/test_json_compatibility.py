@@ -22,7 +22,7 @@ NEW_DRAFT = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
 
 
 def compare(old: Any, new: Any, *, is_lenient: bool = False) -> list[tuple[str, str]]:
-    """What of the old schema's values the new one cannot read."""
+    """Return the values of the old schema that the new one cannot read, as (kind, path)."""
     before, after = (json_types.parsed(json.dumps(schema), {}) for schema in (old, new))
     differences = incompatibilities(after, before, Budget(), is_lenient=is_lenient)
     for difference in differences:

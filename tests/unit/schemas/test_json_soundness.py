@@ -156,7 +156,7 @@ def without_gaps(node: Any) -> Any:
 
 
 def valid(schema: Any) -> bool:
-    """Whether a mutation has left a schema."""
+    """Return whether a schema is still valid after a mutation."""
     try:
         jsonschema.Draft7Validator.check_schema(schema)
     except jsonschema.SchemaError:

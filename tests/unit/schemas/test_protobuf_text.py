@@ -87,7 +87,7 @@ REFERRED = {"o.proto": OPTIONS}
 
 
 def described(text: str) -> FileDescriptorProto:
-    """What protoc makes of a text; options of extension ranges may be empty, as it leaves out what is for it only."""
+    """Return the descriptor that protoc makes of a text, without empty options of extension ranges."""
     file = compiled_files(text, REFERRED)[-1]
     assert isinstance(file, FileDescriptorProto)
     messages = list(file.message_type)

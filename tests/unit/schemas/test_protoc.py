@@ -36,7 +36,7 @@ def kept() -> Iterator[ProtocProcess]:
 
 
 def compiled(text: str) -> bytes | str:
-    """What protoc makes of a text, or says of it; nothing is remembered."""
+    """Return the descriptor that protoc makes of a text, or its error; without the cache."""
     try:
         return protobuf._descriptor_set.__wrapped__(text, ())
     except UnsupportedSchema as wrong:

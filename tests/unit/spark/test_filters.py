@@ -1,4 +1,4 @@
-"""What filters leave of a batch read."""
+"""Pruning of a batch read by its filters."""
 # ruff: noqa: E402 - an older PySpark lacks what is imported
 
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""What a listener makes of the progress of queries; no Spark is started."""
+"""Metrics of a listener from the progress of queries; no Spark is started."""
 
 import json
 import urllib.request

@@ -1,4 +1,4 @@
-"""What a user may say, and what is answered to what he may not."""
+"""Valid options, and the errors of invalid ones."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a session runs its Python processes with."""
+"""The Python environment of a session's processes."""
 
 import os
 import shutil

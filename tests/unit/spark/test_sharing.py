@@ -25,9 +25,9 @@ def record(offset: int, partition: int = 0) -> Record:
 
 
 class Member:
-    """What a batch asks of a share consumer; locks that last 30 ms, so it renews every 10.
+    """The methods of a share consumer that a batch uses; locks last 30 ms, so they are renewed every 10.
 
-    answers  what each commit raises, None for none; after them, none does
+    answers  the error of each commit, None for success; later commits succeed
     """
 
     def __init__(self, *answers: KafkaError | None) -> None:

@@ -1,4 +1,4 @@
-"""What a checkpoint keeps of a stream."""
+"""The offset of a stream in a checkpoint."""
 
 import json
 

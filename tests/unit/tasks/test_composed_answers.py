@@ -1,4 +1,4 @@
-"""Answers that are completed later: a failure of a part is a failure of the whole, logged once, and harms nobody else."""
+"""Answers that are completed later: a failure of a part is a failure of the whole, logged once, and affects no other answer."""
 
 import logging
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What a worker may work on, what it commits and what it pauses: decisions, in virtual time."""
+"""The records that a worker may process, its commits and its pauses: decisions, in virtual time."""
 
 import random
 

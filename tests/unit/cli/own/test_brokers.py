@@ -71,7 +71,7 @@ def test_the_command_line_of_a_broker() -> None:
 
 
 def test_options_are_not_in_the_command_line_of_a_broker() -> None:
-    """Everybody on the machine can read a command line; options may be passwords."""
+    """All users of the machine can read a command line; options may be passwords."""
     (broker,) = processes("1", "ssl.key.password=hidden")
     assert broker.configs == ("ssl.key.password=hidden",)
     words = broker.arguments("PLAINTEXT://h:4711", 9)

@@ -1,4 +1,4 @@
-"""What `ottla top` reckons from two samples."""
+"""Figures that `ottla top` computes from two samples."""
 
 from collections.abc import Mapping
 

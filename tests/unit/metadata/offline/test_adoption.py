@@ -1,4 +1,4 @@
-"""What is adopted, and what is refused before anything is written."""
+"""Adoption of a KRaft directory, and its refusal before anything is written."""
 
 import os
 import shutil

@@ -279,7 +279,7 @@ def test_certifi_where_the_system_has_no_certificates(monkeypatch: pytest.Monkey
 
 
 def first_flight(server: ssl.SSLContext) -> bytes:
-    """What a server sends first to a client of TLS 1.2."""
+    """Return the first flight of a server to a client of TLS 1.2."""
     client = ssl.create_default_context()
     client.maximum_version = ssl.TLSVersion.TLSv1_2
     bios = ssl.MemoryBIO(), ssl.MemoryBIO()
