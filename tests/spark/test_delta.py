@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from ottla.extras import install_command
 from tests.spark import since, skip_module_before
 from tests.spark.conftest import Cluster, Reading, Sent
-from tests.spark.test_errors import said
+from tests.spark.test_errors import message_of
 
 skip_module_before("4.1")
 pytest.importorskip("deltalake", reason="the extra delta")
@@ -91,14 +91,14 @@ def test_what_cannot_be_written_is_said_in_one_line(
     append(rows, tmp_path / "t")
     with pytest.raises(PySparkException) as raised:
         write(rows, tmp_path / "t")
-    assert sentence in said(raised.value)
+    assert sentence in message_of(raised.value)
     assert len(rows_of(tmp_path / "t")) == 1
 
 
 def test_reading_names_who_reads(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(PySparkException) as raised:
         spark.read.format("ottla-delta").load(str(tmp_path))
-    assert "read this one with deltalake" in said(raised.value)
+    assert "read this one with deltalake" in message_of(raised.value)
 
 
 def test_a_stream_without_deltalake_names_the_extra(tmp_path: Path) -> None:
