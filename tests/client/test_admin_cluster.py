@@ -178,6 +178,6 @@ def test_a_hanging_transaction_is_found_and_aborted() -> None:
         wire.close()
 
 
-def test_what_is_not_there(admin: Admin) -> None:
+def test_missing_partitions_are_errors(admin: Admin) -> None:
     place = TopicPartition(fresh(), 0)
     assert admin.describe_producers([place]).errors[place].name == "UNKNOWN_TOPIC_OR_PARTITION"

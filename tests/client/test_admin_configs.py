@@ -57,7 +57,7 @@ def test_all_configs_at_once(admin: Admin, topic: str) -> None:
     assert admin.describe_configs([resource])[resource]["segment.bytes"].is_default
 
 
-def test_brokers_are_asked_themselves(admin: Admin, topic: str) -> None:
+def test_configs_of_a_broker_are_requested_from_it(admin: Admin, topic: str) -> None:
     (node,) = (cluster_node.id for cluster_node in admin.describe_cluster().nodes)
     broker, nobody, other = (
         ConfigResource(BROKER, str(node)),

@@ -74,7 +74,7 @@ def test_configs_of_groups(commands: Commands) -> None:
 @pytest.mark.parametrize(
     ("option", "config"), [("--group", "share.isolation.level"), ("--client-metrics", "interval.ms")]
 )
-def test_the_defaults_of_what_has_no_configs(commands: Commands, option: str, config: str) -> None:
+def test_defaults_of_resources_without_configs_are_described(commands: Commands, option: str, config: str) -> None:
     name = fresh("n")
     assert f" {config}=" in commands.said("configs", "--describe", option, name, "--all")
     assert "has no configs" in commands.refused("configs", "--describe", option, name)

@@ -120,7 +120,7 @@ def test_one_partition_from_an_offset(bootstrap_servers: str, topic: str, produc
         assert consume(bootstrap_servers, *where, *words, "--timeout-ms", "700").stdout == expected
 
 
-def test_nothing_of_a_record_is_printed(bootstrap_servers: str, topic: str, produce: Produce) -> None:
+def test_print_value_false_prints_nothing(bootstrap_servers: str, topic: str, produce: Produce) -> None:
     produce(topic, 2)
     words = ["--from-beginning", "--max-messages", "2", "--formatter-property", "print.value=false"]
     assert consume(bootstrap_servers, "--topic", topic, *words).stdout == ""
@@ -144,7 +144,9 @@ def test_topics_by_pattern(bootstrap_servers: str) -> None:
     assert sorted(result.stdout.splitlines()) == ["of a", "of b"]
 
 
-def test_what_cannot_be_written(bootstrap_servers: str, topic: str, produce: Produce) -> None:
+def test_a_record_that_cannot_be_written_is_an_error_or_skipped(
+    bootstrap_servers: str, topic: str, produce: Produce
+) -> None:
     produce(topic, 2)
     words = ["--topic", topic, "--from-beginning", "--value-deserializer", "LongDeserializer", "--max-messages", "2"]
     result = consume(bootstrap_servers, *words)
@@ -222,7 +224,7 @@ def test_failures_are_one_line(bootstrap_servers: str) -> None:
     ],
     ids=["unreachable broker", "missing topic"],
 )
-def test_what_keeps_records_from_coming_is_on_standard_error(
+def test_the_reason_for_missing_records_is_on_standard_error(
     bootstrap_servers: str, servers: str | None, topic: str, message: str
 ) -> None:
     """Nothing was printed for 100 s."""

@@ -53,7 +53,9 @@ def test_release_and_reject(
     assert again.stdout == left
 
 
-def test_what_cannot_be_written(bootstrap_servers: str, topic: str, share_group: str, produce: Produce) -> None:
+def test_a_record_that_cannot_be_written_is_an_error_or_rejected(
+    bootstrap_servers: str, topic: str, share_group: str, produce: Produce
+) -> None:
     produce(topic, 1)
     words = ["--value-deserializer", "org.apache.kafka.common.serialization.LongDeserializer", "--max-messages", "1"]
     result = run(bootstrap_servers, topic, share_group, *words)

@@ -61,7 +61,7 @@ def settle(consumers: list[Consumer], owned: Callable[[list[list[TopicPartition]
     return records
 
 
-def test_by_hand(make: Make, topic: str, produce: Produce) -> None:
+def test_manually_assigned_partitions_are_read(make: Make, topic: str, produce: Produce) -> None:
     produce(topic, 5)
     produce(topic, 3, 1)
     consumer = make()
@@ -188,7 +188,9 @@ def test_auto_offset_reset(make: Make, topic: str, produce: Produce, admin: Admi
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=IDS)
-def test_members_share_and_take_over(make: Make, admin: Admin, produce: Produce, group: dict[str, str]) -> None:
+def test_members_share_partitions_and_take_over_those_of_closed_ones(
+    make: Make, admin: Admin, produce: Produce, group: dict[str, str]
+) -> None:
     topic, group_id = fresh(), fresh("g")
     admin.create_topics([NewTopic(topic, 4, 1)]).check()
     for index in range(4):
@@ -420,7 +422,7 @@ def test_an_assigned_topic_that_must_not_be_created_is_unknown(make: Make, admin
     assert name not in admin.list_topics()
 
 
-def test_what_cannot_be(make: Make, topic: str, bootstrap_servers: str) -> None:
+def test_invalid_calls_raise(make: Make, topic: str, bootstrap_servers: str) -> None:
     consumer = make()
     with pytest.raises(IllegalState, match=r"subscribe: this needs the config group\.id"):
         consumer.subscribe([topic])
@@ -445,7 +447,7 @@ def test_what_cannot_be(make: Make, topic: str, bootstrap_servers: str) -> None:
 
 
 @pytest.mark.parametrize("group", GROUPS[:2], ids=IDS[:2])
-def test_slow_work_on_what_was_fetched_is_no_silence(
+def test_slow_processing_of_fetched_records_keeps_the_membership(
     make: Make, topic: str, produce: Produce, group: dict[str, str]
 ) -> None:
     """One fetch brings more than is worked off in max.poll.interval.ms; positions are committed meanwhile."""
@@ -466,7 +468,7 @@ def test_slow_work_on_what_was_fetched_is_no_silence(
 
 
 @pytest.mark.parametrize("group", GROUPS[:2], ids=IDS[:2])
-def test_silence_loses_the_partitions(
+def test_a_consumer_that_does_not_poll_loses_its_partitions(
     make: Make, topic: str, produce: Produce, group: dict[str, str], bootstrap_servers: str
 ) -> None:
     produce(topic, 5)

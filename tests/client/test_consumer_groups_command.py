@@ -137,7 +137,7 @@ def test_without_dry_run_nothing_is_done(commands: Commands, group: str, topic: 
     assert commands.json("consumer-groups", "--describe", "--group", group)[0]["current_offset"] == 2
 
 
-def test_a_plan_goes_out_and_comes_back(commands: Commands, group: str, topic: str, tmp_path: Path) -> None:
+def test_an_exported_plan_can_be_executed(commands: Commands, group: str, topic: str, tmp_path: Path) -> None:
     words = ["--reset-offsets", "--group", group]
     plan = tmp_path / "plan.csv"
     exported = commands.said("consumer-groups", *words, "--all-topics", "--to-current", "--export", "--dry-run")
@@ -156,7 +156,7 @@ def test_a_plan_goes_out_and_comes_back(commands: Commands, group: str, topic: s
     )  # others may have members
 
 
-def test_a_group_that_is_not_there_is_made(commands: Commands, topic: str) -> None:
+def test_resetting_offsets_creates_a_missing_group(commands: Commands, topic: str) -> None:
     group = fresh("g")
     words = ["--reset-offsets", "--group", group, "--topic", f"{topic}:1", "--to-earliest", "--execute"]
     assert commands.said("consumer-groups", *words).endswith(f"{group} {topic} 1 0\n")

@@ -113,14 +113,14 @@ def test_results_with_errors_can_be_compared() -> None:
 
 
 @pytest.mark.parametrize("base", [*SUBCLASSED, RetriableError, OffsetOutOfRange, LogTruncation])
-def test_what_may_be_subclassed(base: type) -> None:
+def test_public_classes_can_be_subclassed(base: type) -> None:
     derived = type("Derived", (base,), {"marked": True})
     assert derived.marked  # type: ignore[attr-defined]
     if issubclass(base, KafkaError):
         assert str(derived("text")) == "text"
 
 
-def test_the_tables_have_what_users_get() -> None:
+def test_the_tables_have_all_values_that_clients_return() -> None:
     names = {public_class.__name__ for public_class in (*TUPLES, *ENUMS, *ERRORS)}
     assert {
         "Delivered",

@@ -299,7 +299,7 @@ def test_remote_segments(tmp_path: Path) -> None:
     ]
 
 
-def test_what_is_wrong(data: Path, tmp_path: Path) -> None:
+def test_damaged_batches_and_trailing_bytes_are_reported(data: Path, tmp_path: Path) -> None:
     source = Path(log_of(data, "t"))
     damaged = bytearray(source.read_bytes())
     damaged[80] ^= 1

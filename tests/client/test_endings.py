@@ -397,7 +397,7 @@ def sockets() -> int:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts descriptors in /proc")
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_a_dropped_client_had_open_is_closed(bootstrap_servers: str, topic: str, kind: str) -> None:
+def test_sockets_of_a_dropped_client_are_closed(bootstrap_servers: str, topic: str, kind: str) -> None:
     def drop(keeper: ottla.Admin) -> None:
         with pytest.warns(ResourceWarning, match=f"unclosed {kind} .*: call close"):  # noqa: PT031
             for _ in range(10):
@@ -504,14 +504,14 @@ def test_timeouts_may_be_infinite_and_timedeltas(
 @pytest.mark.parametrize(
     ("timeout", "error"), [("1", TypeError), (float("nan"), ValueError), ([], TypeError), (1j, TypeError)]
 )
-def test_what_is_no_timeout_is_refused(bootstrap_servers: str, timeout: Any, error: type[Exception]) -> None:
+def test_invalid_timeouts_are_refused(bootstrap_servers: str, timeout: Any, error: type[Exception]) -> None:
     with ottla.Consumer(bootstrap_servers=bootstrap_servers, group_id=fresh("g")) as consumer:
         for call in (consumer.poll, consumer.consume, consumer.poll_batches, consumer.close):
             with pytest.raises(error, match="a timeout is a number of seconds"):
                 call(timeout=timeout)
 
 
-def test_no_records_are_wanted(bootstrap_servers: str, topic: str) -> None:
+def test_consume_of_0_records_returns_an_empty_list(bootstrap_servers: str, topic: str) -> None:
     with ottla.Consumer(bootstrap_servers=bootstrap_servers) as consumer:
         consumer.assign([TopicPartition(topic, 0)])
         assert consumer.consume(0) == []

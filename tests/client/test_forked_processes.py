@@ -102,7 +102,7 @@ def test_every_method_of_the_parents_client_raises_one_clear_error(
 
 
 @pytest.mark.parametrize("kind", [aio.Producer, aio.Consumer, aio.ShareConsumer, aio.Admin])
-def test_clients_of_asyncio_raise_it_too(bootstrap_servers: str, kind: Any) -> None:
+def test_clients_of_asyncio_raise_the_same_error(bootstrap_servers: str, kind: Any) -> None:
     async def fork() -> str:
         options = {} if kind in (aio.Producer, aio.Admin) else {"group_id": "forked"}
         async with kind(bootstrap_servers=bootstrap_servers, **options) as client:

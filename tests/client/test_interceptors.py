@@ -143,7 +143,7 @@ def test_interceptors_of_asyncio_clients(bootstrap_servers: str) -> None:
     assert seen.calls[-1] == other.calls[-1] == ("close",)
 
 
-def test_interceptors_hear_of_a_call_that_is_cancelled() -> None:
+def test_interceptors_are_called_for_a_cancelled_call() -> None:
     """It waits for a broker that does not answer."""
     seen = Seen()
 

@@ -68,7 +68,9 @@ def test_offsets_and_tombstones(commands: Commands, topic: str) -> None:
         (b"\0", b"x"),
     ],
 )
-def test_what_cannot_be_read(commands: Commands, topic: str, key: bytes, value: bytes | None) -> None:
+def test_an_unreadable_record_is_an_error_or_skipped(
+    commands: Commands, topic: str, key: bytes, value: bytes | None
+) -> None:
     shown = Shown(commands, topic, [(key, value), (OFFSET_KEY, None)])
     assert "Could not read record at offset 0 due to: " in shown.refused("OffsetsMessageFormatter")
     assert shown.by("OffsetsMessageFormatter", "--skip-message-on-error") == [{"key": OFFSET_TOLD, "value": None}]

@@ -97,7 +97,7 @@ def test_a_seek_comes_before_the_missing_policy(bootstrap_servers: str, topic: s
         assert next_offset(consumer) == 1
 
 
-def test_a_topic_made_anew_has_epochs_of_its_own(bootstrap_servers: str, admin: Admin, produce: Produce) -> None:
+def test_a_recreated_topic_has_its_own_epochs(bootstrap_servers: str, admin: Admin, produce: Produce) -> None:
     name = fresh()
     for count in (3, 2):
         admin.create_topics([NewTopic(name, 1, 1)]).check()

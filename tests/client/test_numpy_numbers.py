@@ -15,7 +15,7 @@ def consumer(bootstrap_servers: str, topic: str) -> Consumer:
     return Consumer(bootstrap_servers=bootstrap_servers, group_id=f"group-of-{topic}")
 
 
-def test_a_consumer_takes_them(consumer: Consumer, topic: str) -> None:
+def test_a_consumer_accepts_numpy_integers(consumer: Consumer, topic: str) -> None:
     with consumer:
         partition = TopicPartition(topic, numpy.int64(0))
         consumer.assign([partition])

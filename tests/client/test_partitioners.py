@@ -25,7 +25,7 @@ def keys() -> list[bytes]:
 @pytest.mark.parametrize(
     "name", ["murmur2", "consistent", "fnv1a", "murmur2_random", "consistent_random", "fnv1a_random"]
 )
-def test_as_librdkafka(bootstrap_servers: str, admin: Admin, name: str) -> None:
+def test_partitioners_choose_the_partitions_of_librdkafka(bootstrap_servers: str, admin: Admin, name: str) -> None:
     topic = fresh()
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).check()
     theirs: dict[bytes, int] = {}
@@ -68,7 +68,7 @@ def test_round_robin_goes_round() -> None:
 
 
 @pytest.mark.parametrize("name", ["murmur2", "consistent", "fnv1a"])
-def test_without_a_key_one_partition_has_it_all(name: str) -> None:
+def test_without_a_key_all_records_go_to_one_partition(name: str) -> None:
     choose = partitioner(name, SystemRandom(), 16_384)
     buffers = TopicBuffers("t", 5)
     assert len({choose(buffers, None) for _ in range(100)}) == 1
@@ -86,7 +86,7 @@ def test_sticky_moves_on_after_a_batchs_worth() -> None:
     assert len({ignoring(buffers, key) for key in (b"a", b"b", b"c")}) == 1
 
 
-def test_a_function_of_ones_own(bootstrap_servers: str, topic: str) -> None:
+def test_a_custom_function_chooses_the_partition(bootstrap_servers: str, topic: str) -> None:
     def last(buffers: TopicBuffers, key: bytes | None) -> int:
         del key
         return buffers.partitions - 1

@@ -121,7 +121,7 @@ def test_producer_perf_test_refuses_a_range_without_distribution_and_the_reverse
     assert error in result.stderr
 
 
-def test_steady_state_is_told_with_its_first_interval(bootstrap_servers: str, topic: str) -> None:
+def test_steady_state_is_printed_with_its_first_interval(bootstrap_servers: str, topic: str) -> None:
     words = ["--topic", topic, "--num-records", "300", "--throughput", "1000", "--record-size", "5"]
     result = run(
         bootstrap_servers, "producer-perf-test", *words, "--warmup-records", "50", "--reporting-interval", "90"

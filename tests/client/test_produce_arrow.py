@@ -173,7 +173,9 @@ def test_many_batches_keep_their_order(bootstrap_servers: str, topic: str, read:
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
-def test_whatever_speaks_arrow(bootstrap_servers: str, topic: str, read: Read, codec: str) -> None:
+def test_objects_with_the_arrow_interface_are_accepted(
+    bootstrap_servers: str, topic: str, read: Read, codec: str
+) -> None:
     frame = pa.table({"value": [b"a", b"b"]}).to_pandas()
     with Producer(bootstrap_servers=bootstrap_servers, compression_type=codec) as producer:
         producer.produce_arrow(frame, topic, partition=0)
@@ -184,7 +186,7 @@ def test_whatever_speaks_arrow(bootstrap_servers: str, topic: str, read: Read, c
     assert [record.value for record in read(topic, 5)] == [b"a", b"b", b"c", b"d", None]
 
 
-def test_a_table_comes_back_as_it_went(producer: Producer, topic: str, bootstrap_servers: str) -> None:
+def test_a_table_is_read_as_it_was_produced(producer: Producer, topic: str, bootstrap_servers: str) -> None:
     table = pa.table({"key": pa.array([b"a", None, b"c"]), "value": pa.array([b"1", b"2", None])})
     producer.produce_arrow(table, topic, partition=0).result(10)
     with Consumer(bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest") as consumer:
@@ -195,7 +197,7 @@ def test_a_table_comes_back_as_it_went(producer: Producer, topic: str, bootstrap
         producer.produce_arrow(received, partition=1).result(10)  # its columns topic and partition say where
 
 
-def test_what_cannot_be(producer: Producer, topic: str) -> None:
+def test_invalid_tables_are_refused(producer: Producer, topic: str) -> None:
     wrong = {
         "the column value is missing; there are vaule": {"vaule": ["x"]},
         "column value is int64, it must be string or binary": {"value": [1]},

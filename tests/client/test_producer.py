@@ -141,7 +141,7 @@ def test_many_threads(producer: Producer, topic: str, read: Read) -> None:
         assert [number for its, number in pairs if its == mark] == list(range(500))
 
 
-def test_what_cannot_be(producer: Producer, topic: str, bootstrap_servers: str) -> None:
+def test_invalid_calls_raise(producer: Producer, topic: str, bootstrap_servers: str) -> None:
     with pytest.raises(UnknownTopic, match=f"topic {topic} has no partition 2"):
         producer.produce(topic, "x", partition=2)
     with pytest.raises(UnknownTopic, match=f"topic {topic} has no partition -2"):
@@ -316,7 +316,7 @@ def test_asyncio(bootstrap_servers: str, topic: str, read: Read) -> None:
     assert [record.value for record in read(topic, 4)] == [b"first", b"0", b"1", b"2"]
 
 
-def test_nobody_answers() -> None:
+def test_unreachable_brokers_raise_after_max_block_ms() -> None:
     begun = time.monotonic()
     with (
         Producer(bootstrap_servers="127.0.0.1:1", max_block_ms=500) as producer,

@@ -83,7 +83,7 @@ def throttled(cluster: KafkaCluster) -> dict[str, str | None]:
     }
 
 
-def test_a_plan_from_its_beginning_to_its_end(cluster: KafkaCluster, tool: Tool) -> None:
+def test_a_plan_is_executed_listed_and_verified(cluster: KafkaCluster, tool: Tool) -> None:
     plan = tool.plan((0, [2, 3]), (1, [1, 2, 3]))
     started = tool.reassign("execute", plan, "--throttle", SLOW)
     assert json.loads(started[2])["partitions"][0]["replicas"] == [1, 2]

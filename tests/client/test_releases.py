@@ -126,7 +126,7 @@ def test_administration(servers: str, release: str) -> None:
         assert topic not in admin.list_topics()
 
 
-def test_what_came_later_is_refused_in_one_sentence(servers: str, release: str) -> None:
+def test_newer_features_are_refused_in_one_sentence(servers: str, release: str) -> None:
     if at_least(release, "4.1"):
         with ShareConsumer(bootstrap_servers=servers, group_id=fresh("s")) as consumer:
             consumer.subscribe([fresh()])

@@ -112,7 +112,7 @@ def test_explicit_acknowledgements(join: Join, produce: Produce, topic: str) -> 
     assert consumer.poll(0.5) == []
 
 
-def test_what_is_not_acknowledged_is_released_at_the_end(join: Join, produce: Produce, topic: str) -> None:
+def test_unacknowledged_records_are_released_by_close(join: Join, produce: Produce, topic: str) -> None:
     produce(topic, 2)
     first = join(share_acknowledgement_mode="explicit")
     records = take(first, 2)
@@ -122,7 +122,7 @@ def test_what_is_not_acknowledged_is_released_at_the_end(join: Join, produce: Pr
     assert (left.offset, left.delivery_count) == (1, 2)
 
 
-def test_a_renewed_record_stays_ours(join: Join, produce: Produce, topic: str, admin: Admin) -> None:
+def test_a_renewed_record_stays_acquired(join: Join, produce: Produce, topic: str, admin: Admin) -> None:
     produce(topic, 1)
     consumer = join(share_acknowledgement_mode="explicit")
     (record,) = take(consumer, 1)
@@ -136,7 +136,7 @@ def test_a_renewed_record_stays_ours(join: Join, produce: Produce, topic: str, a
     assert consumer.poll(0.5) == []
 
 
-def test_commits_in_the_background_are_told_to_the_callback(join: Join, produce: Produce, topic: str) -> None:
+def test_commits_in_the_background_call_the_callback(join: Join, produce: Produce, topic: str) -> None:
     errors: list[KafkaError | None] = []
     consumer = join()
     consumer.set_acknowledgement_commit_callback(lambda offsets, error: errors.append(error))
@@ -195,7 +195,7 @@ def test_asyncio(bootstrap_servers: str, topic: str, share_group: str, produce: 
     assert asyncio.run(read()) == [0, 1, 2]
 
 
-def test_what_cannot_be(bootstrap_servers: str, join: Join) -> None:
+def test_invalid_calls_raise(bootstrap_servers: str, join: Join) -> None:
     with pytest.raises(InvalidClientConfig, match=r"group\.id is missing"):
         ShareConsumer(bootstrap_servers=bootstrap_servers)
     consumer = ShareConsumer(bootstrap_servers=bootstrap_servers, group_id=fresh("s"))

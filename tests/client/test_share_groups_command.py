@@ -85,7 +85,7 @@ def test_reset(
         assert f"{share_group} {topic} 0 {expected[0]} {4 - expected[0]}\n{share_group} {topic} 1 0 0\n" in described
 
 
-def test_a_plan_goes_out_and_comes_back(
+def test_an_exported_plan_can_be_executed(
     bootstrap_servers: str, share_group: str, topic: str, produce: Produce, tmp_path: Path
 ) -> None:
     produce(topic, 4)
@@ -109,7 +109,7 @@ def test_all_topics_are_the_partitions_with_offsets(bootstrap_servers: str, topi
     )
 
 
-def test_a_group_that_is_not_there_is_made(bootstrap_servers: str, topic: str) -> None:
+def test_resetting_offsets_creates_a_missing_group(bootstrap_servers: str, topic: str) -> None:
     share_group = fresh("s")
     words = ["--reset-offsets", "--group", share_group, "--topic", f"{topic}:1", "--to-earliest", "--execute"]
     assert output(bootstrap_servers, *words).endswith(f"{share_group} {topic} 1 0\n")

@@ -250,7 +250,7 @@ def test_a_closed_pipe_ends_a_command_quietly(
     assert re.sub(r"Processed a total of \d+ messages\n", "", errors) == ""
 
 
-def test_a_closed_pipe_is_no_damage_of_a_file(tmp_path: Path) -> None:
+def test_a_closed_pipe_is_not_reported_as_file_damage(tmp_path: Path) -> None:
     name = "00000000000000000000.log"
     (tmp_path / name).write_bytes(b"")
     command = [sys.executable, "-m", "ottla", "dump-log", "--files", ",".join([name] * 3000)]

@@ -58,7 +58,7 @@ def test_tables(commands: Commands, topic: str, produce: Produce) -> None:
     assert names == sorted(names)
 
 
-def test_rates_of_what_is_written_meanwhile(commands: Commands, topic: str, produce: Produce) -> None:
+def test_rates_count_records_written_between_samples(commands: Commands, topic: str, produce: Produce) -> None:
     where = ["--bootstrap-server", commands.bootstrap_servers]
     command = [sys.executable, "-m", "ottla", "top", *where, "--interval", "0.3", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

@@ -14,7 +14,7 @@ from .commands import Commands
 from .conftest import fresh
 
 
-def test_a_topic_from_its_beginning_to_its_end(commands: Commands, admin: Admin) -> None:
+def test_a_topic_is_created_listed_changed_and_deleted(commands: Commands, admin: Admin) -> None:
     name = fresh()
     words = ["--create", "--topic", name, "--partitions", "2", "--config", "retention.ms=5000"]
     assert commands.said("topics", *words) == f"Created topic {name}.\n"
@@ -41,7 +41,7 @@ def test_a_topic_from_its_beginning_to_its_end(commands: Commands, admin: Admin)
     assert commands.said("topics", "--delete", "--topic", name, "--if-exists") == ""
 
 
-def test_what_is_described(commands: Commands, topic: str) -> None:
+def test_topics_are_described_by_filters(commands: Commands, topic: str) -> None:
     for flag in ("under-replicated", "unavailable", "under-min-isr"):
         assert commands.said("topics", "--describe", "--topic", topic, f"--{flag}-partitions") == ""
     assert len(commands.said("topics", "--describe", "--topic", topic, "--at-min-isr-partitions").splitlines()) == 2
@@ -93,7 +93,7 @@ def test_wrong_usage(commands: Commands, words: list[str], why: str) -> None:
     assert why in commands.misused("topics", *words)
 
 
-def test_a_command_loads_what_it_needs() -> None:
+def test_listing_topics_imports_no_producer_or_consumer() -> None:
     """To list topics must take less than 200 ms as a whole process: nothing of producers, consumers or records is loaded."""
     code = (
         "import sys, json, ottla.cli.main, ottla.cli.kafka.topics;"

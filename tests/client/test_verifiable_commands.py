@@ -52,7 +52,7 @@ def test_keys_values_and_times(commands: Commands, bootstrap_servers: str) -> No
     assert all(1000 < record.timestamp < 100_000 for record in rest)
 
 
-def test_what_cannot_be_sent(commands: Commands) -> None:
+def test_a_failed_send_is_an_event(commands: Commands) -> None:
     entries = events(commands.said("verifiable-producer", "--topic", "bad/topic", "--max-messages", "1"))
     assert names(entries) == ["startup_complete", "producer_send_error", "shutdown_complete", "tool_data"]
     error = entries[1]
@@ -151,7 +151,7 @@ def test_share(commands: Commands, topic: str, produce: Produce, mode: str) -> N
         ),
     ],
 )
-def test_told_to_stop(
+def test_a_signal_stops_the_commands_with_their_last_events(
     bootstrap_servers: str, topic: str, words: list[str], number: signal.Signals, begun: str, end: list[str]
 ) -> None:
     command = [sys.executable, "-m", "ottla", *words, "--bootstrap-server", bootstrap_servers, "--topic", topic]

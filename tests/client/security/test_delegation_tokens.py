@@ -92,7 +92,7 @@ def test_asyncio(logins: Logins) -> None:
     asyncio.run(main())
 
 
-def test_what_is_refused(logins: Logins) -> None:
+def test_invalid_token_requests_are_refused(logins: Logins) -> None:
     with Admin(logins.at("PLAINTEXT")) as admin:
         with pytest.raises(KafkaError) as caught:
             admin.create_delegation_token()

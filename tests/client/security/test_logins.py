@@ -175,7 +175,7 @@ def test_a_wrong_password_of_scram(logins: Logins, mechanism: str) -> None:
 
 
 @pytest.mark.replaces_code
-def test_a_client_with_a_wrong_password_does_not_knock_on_and_on(logins: Logins) -> None:
+def test_a_client_with_a_wrong_password_does_not_reconnect_repeatedly(logins: Logins) -> None:
     with Producer(wrong(logins, "PLAIN", "hidden-1")) as producer:
         attempts = 0
         network = producer._core.network
