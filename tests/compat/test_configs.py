@@ -95,14 +95,14 @@ def odd_value(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", sorted(name for name, row in PROPERTIES.items() if row.effect == "refused"))
-def test_what_cannot_be_honoured_is_refused_by_its_name(name: str) -> None:
+def test_unsupported_properties_are_refused_by_name(name: str) -> None:
     with pytest.raises(ottla.compat.confluent_kafka.KafkaException, match=f'"{name}" cannot be honoured') as caught:
         ottla.compat.confluent_kafka.Producer({**_SERVERS, name: odd_value(name)})
     assert caught.value.args[0] == ottla.compat.confluent_kafka.KafkaError._INVALID_ARG
 
 
 @pytest.mark.parametrize("name", sorted(name for name, row in PROPERTIES.items() if row.effect == "none"))
-def test_what_has_no_effect_is_warned_of_once(name: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_properties_without_effect_are_warned_of_once(name: str, caplog: pytest.LogCaptureFixture) -> None:
     configs._warned.discard(name)
     with caplog.at_level(logging.WARNING, "ottla.compat"):
         for _ in range(2):
@@ -112,7 +112,7 @@ def test_what_has_no_effect_is_warned_of_once(name: str, caplog: pytest.LogCaptu
 
 @pytest.mark.parametrize("kind", ["producer", "consumer"])
 @pytest.mark.parametrize("name", sorted(name for name, row in PROPERTIES.items() if "." in row.effect))
-def test_what_has_an_effect_reaches_the_client(name: str, kind: str) -> None:
+def test_properties_with_an_effect_reach_the_client(name: str, kind: str) -> None:
     row = PROPERTIES[name]
     if row.kind == "string" or row.role not in ("*", kind[0].upper()) or name.startswith("ssl."):
         return
