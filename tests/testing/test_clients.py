@@ -92,7 +92,7 @@ def test_an_idempotent_producer_writes_once_whatever_happened_to_the_answer(
     assert (fault.hits, reports, values(kafka)) == (1, [None, None], [b"first", b"second"])
 
 
-def test_a_producer_is_told_what_does_not_go_away(
+def test_a_producer_reports_an_error_that_is_not_retriable(
     kafka: Kafka, producer: Callable[[str], None], reports: list[KafkaError | None]
 ) -> None:
     kafka.create_topic("orders")

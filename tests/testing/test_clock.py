@@ -101,7 +101,7 @@ def test_the_session_of_a_consumer_ends(kafka: Kafka, wire: Wire, topic: Topic) 
     assert consumer.beat().error_code != NONE
 
 
-def test_a_rebalance_that_nobody_ends_is_over(kafka: Kafka, wire: Wire) -> None:
+def test_a_rebalance_ends_without_a_silent_member(kafka: Kafka, wire: Wire) -> None:
     """One jump: the session of the silent one ends on the way, and the rebalance is then complete without it."""
     group = new_group(wire)
     silent, other = Member(wire, group), Member(wire, group)
@@ -124,7 +124,7 @@ def test_old_records_are_deleted(kafka: Kafka) -> None:
     assert kafka.records("logs") == []
 
 
-def test_a_month_is_over_soon(kafka: Kafka) -> None:
+def test_advancing_by_a_month_takes_seconds(kafka: Kafka) -> None:
     kafka.produce("logs", "")
     began = time.monotonic()
     kafka.advance(30 * DAY)
@@ -167,7 +167,7 @@ def test_the_clock_is_moved_while_the_broker_is_down(kafka: Kafka) -> None:
     assert kafka.produce("ticks", "").timestamp >= before + DAY
 
 
-def test_who_waits_in_another_thread_sees_the_jump(kafka: Kafka, wire: Wire, topic: Topic) -> None:
+def test_a_request_in_another_thread_is_answered_after_the_jump(kafka: Kafka, wire: Wire, topic: Topic) -> None:
     """As a client's thread does, while the test moves the clock."""
     kafka.freeze()
     answers = []

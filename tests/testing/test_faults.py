@@ -73,7 +73,7 @@ def test_failures_come_in_the_order_in_which_they_were_asked_for(kafka: Kafka, t
     assert [produce(topic) for _ in range(3)] == ["NOT_LEADER_OR_FOLLOWER", "MESSAGE_TOO_LARGE", "NONE"]
 
 
-def test_without_faults_nothing_stands_before_the_handlers(kafka: Kafka) -> None:
+def test_without_faults_requests_go_straight_to_the_handlers(kafka: Kafka) -> None:
     assert kafka.server.pipeline.answer == kafka.server.pipeline.serve
     fault = kafka.fail("Produce", error="NOT_LEADER_OR_FOLLOWER")
     assert kafka.server.pipeline.answer != kafka.server.pipeline.serve
@@ -90,7 +90,7 @@ def test_a_fault_is_waited_for(kafka: Kafka, topic: Topic) -> None:
         fault.wait(2, timeout=0.01)
 
 
-def test_produce_without_acknowledgement_is_told_by_the_closed_connection(kafka: Kafka, topic: Topic) -> None:
+def test_a_failed_produce_without_acknowledgement_closes_the_connection(kafka: Kafka, topic: Topic) -> None:
     kafka.fail("Produce", error="NOT_LEADER_OR_FOLLOWER")
     data = TopicProduceData(name="orders", partition_data=[PartitionProduceData(records=BATCH)])
     topic.wire.send_only(ProduceRequest(acks=0, timeout_ms=1000, topic_data=[data]), 9, expect_answer=False)
@@ -142,7 +142,7 @@ def test_a_failed_share_fetch_names_the_partitions_of_its_session(kafka: Kafka, 
     assert member.acknowledge(topic, (0, 0, ACCEPT)) == "NONE"
 
 
-def test_metadata_that_fails_names_the_brokers_all_the_same(kafka: Kafka, wire: Wire, topic: Topic) -> None:
+def test_failed_metadata_still_names_the_brokers(kafka: Kafka, wire: Wire, topic: Topic) -> None:
     """A client that hears of no broker at all would give up; Kafka's own answer lists them beside an error of a topic."""
     kafka.fail("Metadata", 2, error="LEADER_NOT_AVAILABLE")
     for topics in ([MetadataRequestTopic(name="orders"), MetadataRequestTopic(name="made-by-nobody")], None):
@@ -219,7 +219,7 @@ def test_a_delay_and_a_failure_go_together(kafka: Kafka, topic: Topic) -> None:
     assert name_of(answer.error_code) == "NOT_LEADER_OR_FOLLOWER"
 
 
-def test_what_has_no_answer_is_delayed_too(kafka: Kafka, topic: Topic) -> None:
+def test_requests_without_a_response_are_delayed(kafka: Kafka, topic: Topic) -> None:
     """The connection goes on when it has been carried out, or is closed when it could not be."""
     kafka.delay("Produce", 10, 1)
     data = TopicProduceData(name="orders", partition_data=[PartitionProduceData(records=BATCH)])
@@ -233,7 +233,7 @@ def test_what_has_no_answer_is_delayed_too(kafka: Kafka, topic: Topic) -> None:
         topic.wire.receive()
 
 
-def test_who_has_gone_meanwhile_is_not_missed(kafka: Kafka, topic: Topic) -> None:
+def test_a_delayed_request_is_served_after_its_client_has_disconnected(kafka: Kafka, topic: Topic) -> None:
     kafka.freeze()
     fault = kafka.delay("Produce", 1_000, 1)
     data = TopicProduceData(name="orders", partition_data=[PartitionProduceData(records=BATCH)])
@@ -266,7 +266,7 @@ def test_an_idempotent_batch_that_was_carried_out_is_taken_once(kafka: Kafka, wi
     assert len(kafka.records("orders")) == 1
 
 
-def test_what_waits_is_dropped_when_it_is_done(kafka: Kafka, wire: Wire, topic: Topic) -> None:
+def test_a_waiting_request_is_dropped_when_it_completes(kafka: Kafka, wire: Wire, topic: Topic) -> None:
     kafka.drop("Fetch", carried_out=True)
     request = fetch(topic)
     request.max_wait_ms, request.min_bytes = 30_000, 1
@@ -349,7 +349,7 @@ def partition(group: str) -> int:
     return partition_of(group, 50)
 
 
-def test_who_waits_for_a_rebalance_is_told(kafka: Kafka, wire: Wire) -> None:
+def test_members_waiting_for_a_rebalance_get_not_coordinator(kafka: Kafka, wire: Wire) -> None:
     group = new_group(wire)
     first, second = Member(wire, group), Member(wire, group)
     stable(wire, first)
@@ -371,7 +371,7 @@ def test_the_coordinator_of_transactions_moves(kafka: Kafka, wire: Wire, topic: 
     assert len(kafka.records("orders", isolation_level="read_committed")) == 1
 
 
-def test_a_coordinator_that_nobody_has_asked_for_does_not_move(kafka: Kafka) -> None:
+def test_moving_the_coordinator_of_an_unknown_group_raises(kafka: Kafka) -> None:
     with pytest.raises(LookupError, match="g has no coordinator yet"):
         kafka.move_coordinator("g")
     with pytest.raises(TypeError):
@@ -463,7 +463,7 @@ def test_a_version_of_api_versions_that_is_too_new_is_answered(kafka: Kafka, wir
     assert versions(wire, 2)[api.API_VERSIONS] == (0, 2)
 
 
-def test_before_0_10_nobody_knew_api_versions(kafka: Kafka, wire: Wire) -> None:
+def test_api_versions_closes_the_connection_before_0_10(kafka: Kafka, wire: Wire) -> None:
     kafka.pin_versions("0.9")
     with pytest.raises(Closed):
         wire.send(ApiVersionsRequest(), 0)
@@ -500,7 +500,7 @@ def test_faults_outlive_a_restart(kafka: Kafka, topic: Topic) -> None:
     wire.close()
 
 
-def test_everything_is_healed(kafka: Kafka, wire: Wire, topic: Topic) -> None:
+def test_heal_removes_all_faults(kafka: Kafka, wire: Wire, topic: Topic) -> None:
     member = Member(wire, new_group(wire))
     stable(wire, member)
     kafka.fail("Produce", None, error="NOT_LEADER_OR_FOLLOWER")

@@ -90,7 +90,7 @@ def test_a_topic_is_refused_as_kafka_would(kafka: Kafka) -> None:
     assert error.value.name == "TOPIC_ALREADY_EXISTS"
 
 
-def test_what_is_produced_is_there(kafka: Kafka, wire: Wire) -> None:
+def test_produced_records_are_returned(kafka: Kafka, wire: Wire) -> None:
     first = kafka.produce("orders", "one", "k", headers={"source": "test"}, timestamp=1_700_000_000_000)
     second = kafka.produce("orders", None, b"k")
     assert [first, second] == kafka.records("orders")
@@ -177,7 +177,7 @@ def test_a_replication_factor_is_checked_as_kafka_does(kafka: Kafka) -> None:
     assert error.value.name == "INVALID_REPLICATION_FACTOR"
 
 
-def test_what_it_prints(kafka: Kafka) -> None:
+def test_the_repr_names_the_address_and_the_state(kafka: Kafka) -> None:
     assert repr(kafka) == f"<Kafka {kafka.bootstrap_servers}>"
     kafka.stop()
     assert repr(kafka) == f"<Kafka {kafka.bootstrap_servers}, down>"
@@ -303,7 +303,7 @@ def test_several_brokers_are_clusters_of_their_own(kafka_factory: Callable[..., 
 # It comes and goes.
 
 
-def test_it_is_ready_in_no_time() -> None:
+def test_a_broker_starts_within_50_ms() -> None:
     """The best of ten, so that a machine that is busy does not decide; it is about 6 ms on two cores."""
     best = 1.0
     for _ in range(10):
@@ -399,7 +399,7 @@ def test_a_kill_forgets_what_memory_alone_knew(kafka: Kafka, wire: Wire, topic: 
     again.close()
 
 
-def test_the_port_is_given_to_nobody_else_meanwhile(kafka: Kafka) -> None:
+def test_the_port_is_reserved_while_the_broker_is_down(kafka: Kafka) -> None:
     kafka.kill()
     with socket.socket() as other, pytest.raises(OSError, match="in use"):
         other.bind(kafka.address)
@@ -407,7 +407,7 @@ def test_the_port_is_given_to_nobody_else_meanwhile(kafka: Kafka) -> None:
     assert not is_refused(kafka.address)
 
 
-def test_who_waits_for_the_broker_hears_that_it_went_down(kafka: Kafka) -> None:
+def test_calls_waiting_for_the_broker_raise_when_it_goes_down(kafka: Kafka) -> None:
     """A jump of the clock in another thread, which takes a while."""
     kafka.create_topic("orders", 200)
     messages: list[str] = []
@@ -463,7 +463,7 @@ class TestSession:
         assert len(set(self.seen)) == 1
 
     @pytest.mark.parametrize("change", ["advance", "kill", "freeze", "config"])
-    def test_what_was_changed_beside_is_as_before(self, kafka_session: Kafka, change: str) -> None:
+    def test_changes_of_a_test_are_undone_for_the_next_one(self, kafka_session: Kafka, change: str) -> None:
         """A new broker on the same port."""
         servers = kafka_session.bootstrap_servers
         kafka_session.produce("orders", "")

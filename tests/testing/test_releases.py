@@ -39,7 +39,7 @@ def test_versions_only_ever_come_until_kafka_4() -> None:
         ("4.4", api.SHARE_FETCH, (1, 2)),
     ],
 )
-def test_what_a_release_served(release: str, key: int, versions: tuple[int, int] | None) -> None:
+def test_releases_served_their_versions_of_apis(release: str, key: int, versions: tuple[int, int] | None) -> None:
     assert versions_of(release).get(key) == versions
 
 

@@ -81,7 +81,7 @@ def test_another_client() -> None:
         assert client.list_topics(timeout=20).brokers
 
 
-def test_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_security_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="security TLS: must be one of SSL, SASL_PLAINTEXT, SASL_SSL"):
         Kafka({"security": "TLS"})
     with pytest.raises(ValueError, match="mechanism GSSAPI: must be one of PLAIN"):
