@@ -111,7 +111,7 @@ def test_more_rows_than_one_arrow_batch_holds(reading: Reading, cluster: Cluster
     assert tuple(row) == (120_000, 120_000 * 119_999 // 2, 120_000)
 
 
-def test_what_is_subscribed(reading: Reading, cluster: Cluster) -> None:
+def test_topics_are_subscribed_by_list_pattern_and_assignment(reading: Reading, cluster: Cluster) -> None:
     stem = cluster.name()
     one, two, other = f"{stem}-1", f"{stem}-2", f"other-{stem}-1"
     for name in (one, two, other):

@@ -84,7 +84,7 @@ def test_a_batch_with_a_transaction_is_written_once(spark: SparkSession, tmp_pat
     ],
     ids=["overwrite", "relative", "option", "type", "other type", "new column", "partitions", "transaction"],
 )
-def test_what_cannot_be_written_is_said_in_one_line(
+def test_a_refused_write_is_an_error_in_one_line(
     write: Callable[[DataFrame, Path], None], sentence: str, spark: SparkSession, tmp_path: Path
 ) -> None:
     rows = spark.range(1)
@@ -95,7 +95,7 @@ def test_what_cannot_be_written_is_said_in_one_line(
     assert len(rows_of(tmp_path / "t")) == 1
 
 
-def test_reading_names_who_reads(spark: SparkSession, tmp_path: Path) -> None:
+def test_reading_is_refused_and_names_deltalake(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(PySparkException) as raised:
         spark.read.format("ottla-delta").load(str(tmp_path))
     assert "read this one with deltalake" in message_of(raised.value)

@@ -126,7 +126,7 @@ def test_a_schema_that_topics_do_not_have(schema: str, sentence: str, reading: R
     ],
     ids=["no value", "no topic", "value", "partition", "headers", "unknown option", "bad config"],
 )
-def test_what_a_sink_cannot_take(
+def test_invalid_columns_and_options_of_a_sink_are_refused(
     columns: list[str], options: dict[str, str], sentence: str, spark: SparkSession, cluster: Cluster
 ) -> None:
     with pytest.raises(PySparkException) as raised:
@@ -134,7 +134,7 @@ def test_what_a_sink_cannot_take(
     assert sentence in message_of(raised.value)
 
 
-def test_rows_that_a_sink_cannot_take(spark: SparkSession, cluster: Cluster) -> None:
+def test_invalid_rows_of_a_sink_are_refused(spark: SparkSession, cluster: Cluster) -> None:
     topic = cluster.topic(partitions=2)
     rows = spark.range(1)
     cases: list[tuple[DataFrame, dict[str, str], str]] = [

@@ -100,7 +100,7 @@ def test_batches_one_after_the_other(sink: Sink) -> None:
     assert sink.published() == list("abcdefg")
 
 
-def test_nothing_is_seen_before_the_driver_says_so(sink: Sink) -> None:
+def test_records_are_visible_after_the_commit_of_the_driver(sink: Sink) -> None:
     written = [sink.task(0, 0, ["a"]), sink.task(0, 1, ["b"])]
     assert sink.published() == []
     sink.commit(0, written)
@@ -141,7 +141,7 @@ def test_a_batch_that_failed_leaves_nothing(sink: Sink) -> None:
     assert sink.published() == ["a", "b"]
 
 
-def test_what_is_decided_is_not_given_up(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decided_batch_is_not_aborted(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
     written = [sink.task(0, 0, ["a"]), sink.task(0, 1, ["b"])]
     with monkeypatch.context() as patch:
         patch.setattr(exactly_once, "end_all", killed)
@@ -156,7 +156,7 @@ def killed(*_: object, **__: object) -> None:
     raise Killed
 
 
-def test_a_driver_that_was_thought_dead_publishes_nothing(sink: Sink) -> None:
+def test_a_zombie_driver_publishes_nothing(sink: Sink) -> None:
     zombie = [sink.task(0, 0, ["a"]), sink.task(0, 1, ["b"])]
     sink.batch(0, ["a"], ["b"])
     with pytest.raises(PublicationError, match=r"ended by another client .* another run of this query has taken over"):
@@ -187,7 +187,7 @@ def test_a_run_that_is_behind_stops(sink: Sink) -> None:
         sink.task(0, 0, ["a"])
 
 
-def test_a_sink_that_nobody_knows_begins_at_batch_0(sink: Sink) -> None:
+def test_an_unknown_sink_begins_at_batch_0(sink: Sink) -> None:
     named = sink._replace(options=sink.options._replace(sink_id=sink.sink))
     with pytest.raises(PublicationError, match="no record of the batches before 7"):
         named.task(7, 0, ["a"])
@@ -273,7 +273,7 @@ class Crashing:
         return True
 
 
-def test_a_driver_that_dies_anywhere(
+def test_a_batch_is_published_once_wherever_drivers_die(
     cluster: Cluster,
     brokers: tuple[Brokers, Producer],
     monkeypatch: pytest.MonkeyPatch,

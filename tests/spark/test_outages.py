@@ -105,7 +105,7 @@ def test_a_stream_ends_when_an_outage_is_too_long(spark: SparkSession, outage: O
         query.stop()
 
 
-def test_ten_minutes_unless_something_else_is_said() -> None:
+def test_the_outage_timeout_is_ten_minutes_by_default() -> None:
     assert source_options({**SERVERS, "subscribe": "t"}, stream=True).outage_ms == 600_000
     assert source_options({**SERVERS, "subscribe": "t"}, stream=True).poll_timeout_ms == 600_000
     options = source_options({**SERVERS, "subscribe": "t", "brokerOutageTimeout": "1h"}, stream=True)

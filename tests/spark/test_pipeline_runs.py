@@ -74,7 +74,7 @@ def flows(line: str) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.usefixtures("a_spark_of_its_own")
 @pytest.mark.timeout(240)
-def test_runs_follow_what_comes_and_count_it(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_continuous_run_reads_new_records_and_counts_them(cluster: Cluster, tmp_path: Path) -> None:
     source = cluster.topic([*orders(0, 300), *BAD], 2)
     shop = written(cluster, tmp_path, source)
     continuous = ["--continuous", "--interval", "0.2", "--json", "--metrics", "127.0.0.1:0"]

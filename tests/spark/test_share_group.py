@@ -78,7 +78,7 @@ def taking(tmp_path: Path) -> Taking:
     return Taking(tmp_path)
 
 
-def test_what_a_group_hands_out_comes_once(reading: Reading, cluster: Cluster, taking: Taking) -> None:
+def test_records_of_a_share_group_are_delivered_once(reading: Reading, cluster: Cluster, taking: Taking) -> None:
     topic = cluster.topic(numbered(0, 30, 3), partitions=3)
     group = from_the_beginning(cluster)
     frame = reading.stream(subscribe=topic, shareGroup=group)
@@ -118,7 +118,9 @@ def test_a_batch_that_was_planned_is_read_again(
     assert taking.run(frame) == []
 
 
-def test_what_comes_during_a_run_is_for_the_next_one(reading: Reading, cluster: Cluster, taking: Taking) -> None:
+def test_records_written_during_a_run_are_left_for_the_next_one(
+    reading: Reading, cluster: Cluster, taking: Taking
+) -> None:
     topic = cluster.topic(numbered(0, 10))
     group = from_the_beginning(cluster)
     frame = reading.stream(subscribe=topic, shareGroup=group, maxOffsetsPerTrigger=5)

@@ -84,7 +84,9 @@ def test_available_now_takes_limited_steps_and_a_restart_goes_on(
 
 
 @since("4.2")
-def test_the_limit_is_shared_by_what_partitions_have(reading: Reading, cluster: Cluster, target: Target) -> None:
+def test_the_limit_is_shared_in_proportion_to_the_partitions(
+    reading: Reading, cluster: Cluster, target: Target
+) -> None:
     records = [Sent(b"a", partition=0) for _ in range(30)] + [Sent(b"b", partition=1) for _ in range(10)]
     topic = cluster.topic(records, partitions=3)
     frame = reading.stream(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=20)
@@ -123,7 +125,7 @@ def target_has(target: Target, count: int) -> bool:
     return len(target.values()) >= count
 
 
-def test_a_topic_made_anew_ends_the_query_unless_loss_is_allowed(
+def test_a_recreated_topic_ends_the_query_unless_loss_is_allowed(
     reading: Reading, cluster: Cluster, target: Target
 ) -> None:
     topic = cluster.topic(numbered(0, 5))
@@ -145,7 +147,7 @@ def test_a_topic_made_anew_ends_the_query_unless_loss_is_allowed(
     assert target.values() == ["v000", "v001", "v002", "v003", "v004", "v007", "v008"]
 
 
-def test_a_topic_made_anew_is_read_from_its_beginning_on_request(
+def test_a_recreated_topic_is_read_from_its_beginning_on_request(
     reading: Reading, cluster: Cluster, target: Target
 ) -> None:
     topic = cluster.topic(numbered(0, 5))
@@ -248,7 +250,7 @@ def test_a_task_may_know_only_the_topic_that_was(cluster: Cluster) -> None:
 
 
 @since("4.2")
-def test_what_comes_before_the_first_batch_is_committed_is_not_lost(
+def test_records_before_the_first_committed_batch_are_not_lost(
     reading: Reading, cluster: Cluster, tmp_path: Path
 ) -> None:
     """startingOffsets=latest, and a query that dies in its first batch: Spark keeps the end of that batch, not its start."""
@@ -298,7 +300,7 @@ def test_batches_of_bytes(reading: Reading, cluster: Cluster, target: Target) ->
 
 
 @since("4.2")
-def test_too_little_waits_for_more(reading: Reading, cluster: Cluster, target: Target) -> None:
+def test_fewer_than_min_offsets_per_trigger_wait_for_more(reading: Reading, cluster: Cluster, target: Target) -> None:
     topic = cluster.topic(numbered(0, 2))
     frame = reading.stream(subscribe=topic, startingOffsets="earliest", minOffsetsPerTrigger=5, maxTriggerDelay="1h")
     query = target.start(frame, available_now=False)
@@ -364,7 +366,9 @@ def test_a_group_s_offsets_follow_the_query(
     assert other.run(reading.stream(**options)) == []
 
 
-def test_a_topic_that_goes_away(reading: Reading, cluster: Cluster, target: Target) -> None:
+def test_a_deleted_topic_ends_the_query_unless_loss_is_allowed(
+    reading: Reading, cluster: Cluster, target: Target
+) -> None:
     stem = cluster.name()
     first, second = (cluster.topic([Sent(name.encode())], name=f"{stem}-{name}") for name in "ab")
     options = {"subscribe": f"{first},{second}", "startingOffsets": "earliest"}
@@ -382,7 +386,7 @@ def test_a_topic_without_records(reading: Reading, cluster: Cluster, target: Tar
 
 
 @since("4.2")
-def test_who_has_nothing_new_waits_unless_the_run_is_over(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_at_its_end_waits_unless_available_now(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[int] = []
 
     def waited(_: Brokers, positions: Positions, wait_ms: int) -> bool:
