@@ -223,7 +223,7 @@ def test_records_in_flight_are_read_from_the_metrics_of_brokers(tmp_path: Path, 
         served.process.stop()
 
 
-def test_what_no_broker_has_told_is_not_shown_as_zero() -> None:
+def test_missing_metrics_of_brokers_are_not_shown_as_zero() -> None:
     text = """kafka_server_sharepartitionmetrics_inflightmessagecount{group="g",topic="t",partition="0"} 4.0
 kafka_server_sharepartitionmetrics_inflightmessagecount{group="other",topic="t",partition="0"} 9.0
 kafka_server_sharepartitionmetrics_inflightbatchcount{group="g",topic="t",partition="0"} 1.0

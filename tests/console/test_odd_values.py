@@ -232,7 +232,7 @@ def test_text_in_all_scripts_is_text(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["controls", "not UTF-8", "surrogate in UTF-8"])
-def test_what_is_no_text_is_hex(name: str) -> None:
+def test_values_that_are_not_text_are_shown_in_hex(name: str) -> None:
     assert shown(VALUES[name], "auto").kind == "hex"
 
 

@@ -76,7 +76,9 @@ def test_references_of_protobuf_schemas(browser: Browser, registry: SchemaRegist
     assert (reference.name, reference.subject, reference.version) == ("money.proto", f"{subject}-money", 1)
 
 
-def test_what_is_incompatible_is_said_and_refused(browser: Browser, registry: SchemaRegistry, subject: str) -> None:
+def test_an_incompatible_schema_is_announced_and_refused(
+    browser: Browser, registry: SchemaRegistry, subject: str
+) -> None:
     register(browser, subject, FIRST)
     set_compatibility(registry, subject, "BACKWARD")
     fields = {"subject": subject, "kind": "AVRO", "text": SECOND, "references": ""}
