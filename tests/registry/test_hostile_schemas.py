@@ -86,7 +86,7 @@ HOSTILE: dict[str, tuple[str, Callable[[int], str]]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_schema_ends_soon_and_holds_up_nobody(registry: Registry, subject: str, name: str) -> None:
+def test_hostile_schema_ends_soon_and_blocks_no_other_request(registry: Registry, subject: str, name: str) -> None:
     kind, text = HOSTILE[name]
     other = registry.register(f"{subject}-other", ONE)
     ended = threading.Event()

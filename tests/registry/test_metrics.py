@@ -19,7 +19,7 @@ def samples(registry: Registry) -> dict[tuple[str, tuple[str, ...]], float]:
     }
 
 
-def test_what_happened_is_counted(kafka: Kafka) -> None:
+def test_requests_and_registrations_are_counted(kafka: Kafka) -> None:
     registry = Registry(kafka.schema_registry_url)
     registry.register("a", ONE)
     registry.register("b", JSON_ONE, "JSON")

@@ -147,7 +147,7 @@ def test_topic_of_a_subject(subject: str, topic: str) -> None:
     assert topic_of(subject) == topic
 
 
-def test_nobody_but_super_users_is_served_before_the_acls_are_read() -> None:
+def test_only_super_users_are_served_before_the_acls_are_read() -> None:
     permissions = Permissions({"root"}, lambda: None)
     request = HttpRequest("GET", "/subjects", {}, b"")
     refusal = permissions.refusal(request, "ada")

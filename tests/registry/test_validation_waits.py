@@ -139,7 +139,7 @@ def test_odd_answers_of_a_registry(status: int, body: object, expected: str) -> 
             kafka.produce("t", framed(7))
 
 
-def test_slow_registry_holds_only_those_who_need_it() -> None:
+def test_slow_registry_blocks_only_requests_that_need_it() -> None:
     """Others are served meanwhile, and the batch is refused at the timeout."""
     with with_remote(schema_validation_timeout_ms="3000") as (kafka, remote):
         remote.register(7, "t-value")
