@@ -50,7 +50,7 @@ def test_health_is_answered_and_other_paths_are_not_found(served: Served) -> Non
         error.value.close()
 
 
-def test_what_was_produced_is_counted(exposition: str) -> None:
+def test_produced_records_and_bytes_are_counted(exposition: str) -> None:
     prefix = "kafka_server_brokertopicmetrics_"
     assert value(exposition, f"{prefix}messagesin_total", topic=ORDERS) == RECORDS
     assert value(exposition, f"{prefix}messagesin_total", topic=LEDGER) >= RECORDS + 4
