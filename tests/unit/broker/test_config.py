@@ -44,7 +44,7 @@ def test_an_option_without_a_name_or_value_is_refused(option: str) -> None:
         broker_config(options=[option])
 
 
-def test_a_bad_value_is_refused_in_kafkas_words() -> None:
+def test_an_invalid_value_is_refused_with_kafkas_message() -> None:
     with pytest.raises(
         InvalidConfig, match=r"^Invalid value x for configuration log\.segment\.bytes: Not a number of type"
     ):
@@ -69,7 +69,7 @@ def test_properties_are_read_as_java_reads_them() -> None:
     }
 
 
-def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_an_error_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfig, match=r"^cannot read .*none: No such file or directory$"):
         read_file(tmp_path / "none")
     (tmp_path / "bad").write_bytes(b"\xff\xfe")
@@ -113,7 +113,7 @@ def test_defaults_are_kafkas() -> None:
         ("", "Configuration 'listeners' must not be empty"),
     ],
 )
-def test_a_listener_that_nobody_can_listen_on_is_refused(listeners: str, words: str) -> None:
+def test_a_malformed_listener_is_refused(listeners: str, words: str) -> None:
     with pytest.raises(InvalidConfig, match=words):
         broker_config(options=[f"listeners={listeners}"])
 

@@ -85,7 +85,7 @@ def records_of(machine: Machine) -> dict[tuple[str, int], list[tuple[int, bytes 
 
 
 @pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
-def test_a_damaged_file_hurts_its_own_partition_only(
+def test_a_damaged_file_affects_its_own_partition_only(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, kill: bool
 ) -> None:
     pristine = tmp_path / "pristine"

@@ -151,7 +151,7 @@ def test_a_batch_that_is_not_committed_in_time_is_answered_once(machine: Replica
     assert len(answers) == 1
 
 
-def test_a_batch_that_too_few_replicas_have_at_last_says_so(machine: Replicated) -> None:
+def test_a_batch_with_too_few_replicas_returns_not_enough_replicas_after_append(machine: Replicated) -> None:
     """The high watermark stands while replicas are missing: they are lost after the commit, and before the answer."""
     answers = machine.produce("t")
     leadership: Any = SimpleNamespace(committed=lambda local_end: local_end, lacks_followers=True)
@@ -344,7 +344,7 @@ def test_a_follower_starts_from_the_high_watermark_that_it_knew(machine: Replica
     assert machine.partition("t").log.high_watermark == 5
 
 
-def test_of_several_waits_each_is_decided_once(machine: Replicated) -> None:
+def test_each_of_several_waits_completes_once(machine: Replicated) -> None:
     machine.create("u")
     machine.append("t")
     machine.append("u")

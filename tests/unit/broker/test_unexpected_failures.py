@@ -198,7 +198,7 @@ def test_a_refused_request_for_a_share_coordinator_creates_no_topic(
     assert "__share_group_state" not in broker.broker.image.topics
 
 
-def test_default_replication_factor_is_not_lowered_in_silence() -> None:
+def test_default_replication_factor_above_the_number_of_brokers_is_refused() -> None:
     with EmbeddedBroker({"default.replication.factor": "3"}) as broker:
         wire = Wire(broker.address, is_kafka=False)
         assert create(wire, "t", replicas=-1) == INVALID_REPLICATION_FACTOR

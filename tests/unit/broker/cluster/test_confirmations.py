@@ -58,7 +58,7 @@ def test_a_confirmation_is_the_answer_to_a_request_of_its_own(case: Case) -> Non
     assert case.timers.set[0][1].cancelled
 
 
-def test_what_is_asked_meanwhile_shares_the_next_request(case: Case) -> None:
+def test_confirmations_during_a_request_share_the_next_one(case: Case) -> None:
     first, second, third = case.confirm(), case.confirm(), case.confirm()
     assert len(case.asked) == 1
     case.answer(0)
@@ -75,7 +75,7 @@ def test_brokers_are_asked_independently(case: Case) -> None:
     assert (second.done, third.done) == (False, True)
 
 
-def test_nobody_waits_for_a_broker_that_does_not_answer(case: Case) -> None:
+def test_a_broker_that_does_not_answer_is_confirmed_after_the_timeout(case: Case) -> None:
     first, second = case.confirm(), case.confirm()
     case.expire()
     assert first.done

@@ -131,7 +131,7 @@ def test_a_replica_that_is_in_the_isr_again_before_its_cut_leaves_it_again() -> 
     assert (cluster.state.isr, cluster.state.leader_epoch) == ((1, 3), 7)
 
 
-def test_a_leader_gives_up() -> None:
+def test_a_damaged_leader_leaves_the_isr_and_is_replaced() -> None:
     cluster = Cluster(leader=2)
     cluster.damage()
     cluster.settle()

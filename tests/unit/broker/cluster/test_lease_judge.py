@@ -65,7 +65,7 @@ def test_a_released_lease_does_not_end() -> None:
     assert case.over == []
 
 
-def test_a_lease_that_was_released_in_vain_leaves_its_successor() -> None:
+def test_the_release_of_an_earlier_lease_does_not_release_the_next_one() -> None:
     case = Case()
     case.judge.note_renewal(1, 17, 9_000)
     case.judge.note_renewal(1, 19, 9_000)

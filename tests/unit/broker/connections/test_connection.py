@@ -239,7 +239,7 @@ def test_an_unexpected_exception_closes_the_connection_and_is_logged_once(
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_listeners_hear_once_of_the_end_of_a_connection(world: World) -> None:
+def test_listeners_are_called_once_at_the_end_of_a_connection(world: World) -> None:
     ended: list[int] = []
     world.session.peer.closed += [lambda peer: ended.append(peer.port), lambda peer: ended.append(-peer.port)]
     world.connection.lost()

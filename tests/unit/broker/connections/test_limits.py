@@ -99,6 +99,6 @@ def test_overrides_are_read() -> None:
 
 
 @pytest.mark.parametrize("text", ["10.0.0.7", "10.0.0.7:x", ":5", "10.0.0.7:-1"])
-def test_overrides_that_are_none(text: str) -> None:
+def test_malformed_overrides_are_refused(text: str) -> None:
     with pytest.raises(InvalidConfig, match=r"max\.connections\.per\.ip\.overrides"):
         broker_config({"max.connections.per.ip.overrides": text})

@@ -119,7 +119,7 @@ def test_addresses_with_the_same_room_take_turns(turns: FrameTurns) -> None:
     assert [waiting.index(frame) for frame in order] == [0, 2, 4, 1, 3, 5]
 
 
-def test_a_slow_client_keeps_its_turn_while_nobody_waits(turns: FrameTurns, time: Time) -> None:
+def test_a_slow_client_keeps_its_turn_while_no_other_waits(turns: FrameTurns, time: Time) -> None:
     frame = Frame(turns, "a", 100 * MB)
     time.pass_ms(10 * TURN_MS)
     assert not frame.is_lost
@@ -182,7 +182,7 @@ def test_random_turns_stay_within_the_room_and_end(dice_seed: int, turns: FrameT
     assert all(frame.has_turn for frame, _ in honest)
 
 
-def test_networks() -> None:
+def test_an_ipv6_address_counts_as_its_network() -> None:
     assert network_of("10.0.0.1") == "10.0.0.1"
     assert network_of("2001:db8:1:2:3::4") == network_of("2001:db8:1:2:ffff::9") != network_of("2001:db8:1:3::4")
     assert network_of("::ffff:10.0.0.1") == "10.0.0.1"

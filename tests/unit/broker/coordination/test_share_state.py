@@ -78,7 +78,7 @@ class Desk:
         assert self.runtime.load_more(0)
 
 
-def test_answers_are_by_place() -> None:
+def test_outcomes_are_by_topic_partition() -> None:
     desk = Desk()
     desk.load()
     offsets = {(TOPIC, 0): 3, (TOPIC, 2): 5, (TOPIC, 9): 0}
@@ -100,13 +100,13 @@ def test_answers_are_by_place() -> None:
     assert (desk.later.asked, desk.provided) == ([], 3)
 
 
-def test_nothing_to_ask() -> None:
+def test_a_request_without_partitions_is_not_sent() -> None:
     desk = Desk()
     assert desk.keeper.summarize("g", []) == {}
     assert desk.provided == 0
 
 
-def test_a_coordinator_that_is_not_there_yet_is_asked_again() -> None:
+def test_a_request_is_retried_until_the_coordinator_is_loaded() -> None:
     desk = Desk()
     answer = desk.keeper.initialize("g", 1, {(TOPIC, 0): 3, (TOPIC, 1): 4})
     assert isinstance(answer, Deferred)
@@ -120,7 +120,7 @@ def test_a_coordinator_that_is_not_there_yet_is_asked_again() -> None:
     assert heard == [{(TOPIC, 0): StateOutcome(), (TOPIC, 1): StateOutcome()}]
 
 
-def test_but_not_for_ever() -> None:
+def test_retries_end_with_not_coordinator() -> None:
     desk = Desk()
     answer = desk.keeper.delete("g", [(TOPIC, 0)])
     assert isinstance(answer, Deferred)
@@ -135,7 +135,7 @@ def test_but_not_for_ever() -> None:
     assert (times, heard[0][TOPIC, 0].error_code) == (50, NOT_COORDINATOR)
 
 
-def test_one_question_after_the_other() -> None:
+def test_the_next_request_is_sent_after_the_answer() -> None:
     queue = manual_queue()
     first, second = Deferred[int](queue), Deferred[str](queue)
 

@@ -72,16 +72,16 @@ def test_the_first_pauses_are_short() -> None:
     assert repeated([CONCURRENT_TRANSACTIONS] * 3 + [NONE]) == (NONE, [1, 2, 4])
 
 
-def test_the_client_learns_of_a_transaction_that_goes_on_ending() -> None:
+def test_concurrent_transactions_is_returned_when_retries_exceed_the_limit() -> None:
     code, pauses = repeated([CONCURRENT_TRANSACTIONS])
     assert code == CONCURRENT_TRANSACTIONS
     assert pauses == [1, 2, 4, 8, 16, 20, 20, 20, 20]
     assert sum(pauses[:-1]) < 100 <= sum(pauses)
 
 
-def test_a_limit_of_zero_leaves_it_to_the_client() -> None:
+def test_a_limit_of_zero_returns_the_first_error() -> None:
     assert repeated([CONCURRENT_TRANSACTIONS], limit_ms=0) == (CONCURRENT_TRANSACTIONS, [])
 
 
-def test_a_backoff_of_a_millisecond_is_that_of_all_pauses() -> None:
+def test_a_backoff_of_a_millisecond_does_not_grow() -> None:
     assert repeated([CONCURRENT_TRANSACTIONS], backoff_ms=1, limit_ms=5) == (CONCURRENT_TRANSACTIONS, [1] * 5)

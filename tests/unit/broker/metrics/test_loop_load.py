@@ -58,7 +58,7 @@ def test_the_idle_fraction_is_the_time_without_cpu() -> None:
     assert loop.load.idle_fraction() == pytest.approx(0.75, abs=0.01)
 
 
-def test_nothing_is_measured_after_the_end() -> None:
+def test_nothing_is_measured_after_close() -> None:
     loop = Loop()
     loop.load.begin()
     loop.load.close()

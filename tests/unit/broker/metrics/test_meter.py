@@ -123,7 +123,7 @@ def test_errors_of_a_response_that_is_encoded_already_are_counted() -> None:
     assert meter.requests.by_api["Metadata"].errors_by_code == Counter({NONE: 6, 5: 2})
 
 
-def test_fetches_of_consumers_and_followers_are_told_apart() -> None:
+def test_fetches_of_consumers_and_followers_are_counted_separately() -> None:
     meter, follower = RequestMeter(exists), Peer()
     follower.is_follower = True
     measure(meter, FETCH, fetched(70), MS)
@@ -219,7 +219,7 @@ def test_responses_without_times_are_counted() -> None:
     assert meter.requests.by_api["Produce"].errors_by_code == Counter({NONE: 3, NOT_LEADER_OR_FOLLOWER: 3})
 
 
-def test_topics_are_told_apart_by_name_and_by_id() -> None:
+def test_topics_are_counted_by_name_and_by_id() -> None:
     ids = [uuid.UUID(int=at).bytes for at in (1, 1, 2)]
     meter, peer = RequestMeter({"t", *ids}.__contains__), Peer()
     entry = meter.of(envelope(PRODUCE, 13), peer)

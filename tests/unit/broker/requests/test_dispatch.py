@@ -73,7 +73,7 @@ def test_a_request_without_a_response_that_fails_ends_the_connection() -> None:
         dispatch.refusal(envelope_of(request, 9), UNKNOWN_SERVER_ERROR)
 
 
-def test_a_body_that_is_none_is_the_peers_fault() -> None:
+def test_a_truncated_body_raises_peer_error() -> None:
     envelope = envelope_of(ListGroupsRequest(states_filter=["x"]), 4)
     cut = open_envelope(envelope.frame[:-3])
     with pytest.raises(PeerError):

@@ -217,7 +217,7 @@ def test_a_fault_at_a_pause_is_an_answer_of_its_rows(
     check_faults(broker, looks, wires, caplog, key)
 
 
-def test_a_handler_that_trusts_an_old_image_is_found(
+def test_a_handler_that_uses_an_old_image_after_a_pause_fails(
     broker: EmbeddedBroker,
     looks: Looks,
     wires: Wires,

@@ -51,7 +51,7 @@ def test_epochs_follow_one_another_and_wrap_to_1() -> None:
     assert session.epoch == 1
 
 
-def test_unknown_sessions_and_the_other_kind_of_name() -> None:
+def test_unknown_sessions_and_names_in_place_of_ids_are_errors() -> None:
     sessions = FetchSessions(2, IDLE_MS, Scripted(6), manual_queue())
     begun(sessions)
     assert sessions.resume(8, 1, 0, by_id=True) == (FETCH_SESSION_ID_NOT_FOUND, None)
@@ -84,7 +84,7 @@ def test_a_full_cache_gives_up_the_one_that_was_idle_longest() -> None:
     assert sessions.resume(1, 2, IDLE_MS + 10, by_id=True)[0] == NONE
 
 
-def test_no_slots_no_sessions() -> None:
+def test_a_cache_without_slots_begins_no_session() -> None:
     assert FetchSessions(0, IDLE_MS, Scripted(), manual_queue()).begin(0, 10**9, by_id=True) is None
 
 
@@ -95,7 +95,7 @@ def session() -> FetchSession:
     return session
 
 
-def test_a_fetch_tells_what_changed(session: FetchSession) -> None:
+def test_a_fetch_updates_and_removes_partitions_of_its_session(session: FetchSession) -> None:
     held = session.partitions["t", bytes(16), 1]
     held.last_high_watermark = 5
     session.update([RequestedPartition("t", bytes(16), 1, 4, 9, 50)], [("t", bytes(16), 0), ("u", bytes(16), 0)])

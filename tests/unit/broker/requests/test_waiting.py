@@ -71,7 +71,7 @@ def waiting(partitions: list[Partition], queue: CallbackQueue) -> tuple[list[str
     return answers, timer
 
 
-def test_it_answers_once_when_there_is_enough(partitions: list[Partition], queue: CallbackQueue) -> None:
+def test_a_wait_ends_once_with_enough_records(partitions: list[Partition], queue: CallbackQueue) -> None:
     answers, timer = waiting(partitions, queue)
     partitions[0].append_records([(b"k", b"v")], 1)
     run_queue(queue)
@@ -85,7 +85,7 @@ def test_it_answers_once_when_there_is_enough(partitions: list[Partition], queue
     assert answers == ["2 records"]
 
 
-def test_it_answers_with_what_there_is_when_the_time_is_over(partitions: list[Partition], queue: CallbackQueue) -> None:
+def test_a_wait_ends_with_fewer_records_at_the_timeout(partitions: list[Partition], queue: CallbackQueue) -> None:
     answers, timer = waiting(partitions, queue)
     partitions[0].append_records([(b"k", b"v")], 1)
     run_queue(queue)
@@ -102,7 +102,7 @@ def test_several_waits_are_woken_by_one_append(partitions: list[Partition], queu
     assert responses == [["2 records"]] * 3
 
 
-def test_a_deferred_wait_looks_after_the_event_once_and_then_begins_its_time(
+def test_a_deferred_wait_tries_once_after_the_event_and_then_sets_its_timer(
     partitions: list[Partition], queue: CallbackQueue
 ) -> None:
     timers, answers, attempts = Timers(), list[str](), list[int]()

@@ -54,7 +54,7 @@ TWO = {
         ),
     ],
 )
-def test_what_is_refused(configs: dict[str, str], text: str) -> None:
+def test_invalid_listener_configs_are_refused(configs: dict[str, str], text: str) -> None:
     with pytest.raises(InvalidConfig) as error:
         check_listeners(BrokerConfig(configs))
     assert text in str(error.value)
@@ -70,7 +70,7 @@ def test_what_is_refused(configs: dict[str, str], text: str) -> None:
         {**TWO, "advertised.listeners": "B://h:1", "inter.broker.listener.name": "b"},
     ],
 )
-def test_what_is_accepted(configs: dict[str, str]) -> None:
+def test_valid_listener_configs_are_accepted(configs: dict[str, str]) -> None:
     check_listeners(BrokerConfig(configs))
 
 
@@ -89,7 +89,7 @@ def test_the_listener_of_the_other_brokers(more: dict[str, str], name: str | Non
     assert (None if listener is None else listener.name) == name
 
 
-def test_protocols() -> None:
+def test_the_security_protocol_decides_on_tls_and_sasl() -> None:
     first, second = BrokerConfig(TWO).listeners
     assert (first.has_tls, first.has_sasl, second.has_tls, second.has_sasl) == (True, True, False, False)
 

@@ -95,7 +95,7 @@ def accept(shared: LedSharePartition, first: int, last: int) -> list[Acknowledge
     return results
 
 
-def test_what_comes_while_a_write_is_under_way_goes_with_the_next_one() -> None:
+def test_acknowledgements_during_a_write_share_the_next_one() -> None:
     coordinator = Coordinator()
     shared = loaded(coordinator)
     first = accept(shared, 0, 3)
@@ -116,7 +116,7 @@ def test_what_comes_while_a_write_is_under_way_goes_with_the_next_one() -> None:
     assert shared.state.start_offset == 10
 
 
-def test_what_cannot_be_written_may_be_said_again() -> None:
+def test_a_failed_acknowledgement_can_be_repeated() -> None:
     coordinator = Coordinator()
     shared = loaded(coordinator)
     results = accept(shared, 0, 19)
@@ -127,7 +127,7 @@ def test_what_cannot_be_written_may_be_said_again() -> None:
     assert results == [AcknowledgementResult()]
 
 
-def test_a_state_that_somebody_else_has_changed_is_loaded_anew() -> None:
+def test_a_state_with_a_fenced_epoch_is_loaded_again() -> None:
     coordinator = Coordinator()
     shared = loaded(coordinator)
     first, later = accept(shared, 0, 3), accept(shared, 4, 5)
@@ -139,7 +139,7 @@ def test_a_state_that_somebody_else_has_changed_is_loaded_anew() -> None:
     assert len(coordinator.writes) == 1
 
 
-def test_a_reset_voids_what_is_under_way() -> None:
+def test_a_reset_refuses_pending_acknowledgements() -> None:
     coordinator = Coordinator()
     shared = loaded(coordinator)
     first, later = accept(shared, 0, 3), accept(shared, 4, 5)
@@ -173,7 +173,7 @@ def test_a_share_partition_without_a_state() -> None:
     assert loaded(coordinator).failure == UNKNOWN_SERVER_ERROR
 
 
-def test_who_waits_first_is_served_first() -> None:
+def test_watchers_are_served_in_their_order() -> None:
     coordinator = Coordinator()
     shared = loaded(coordinator)
     served: list[str] = []

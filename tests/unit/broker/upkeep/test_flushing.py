@@ -109,7 +109,7 @@ def test_a_flush_that_fails_for_another_reason_than_the_disk_is_tried_again(monk
     asyncio.run(run())
 
 
-def test_a_flush_that_fails_is_told_to_the_directory() -> None:
+def test_a_failed_flush_is_reported_to_the_directory() -> None:
     async def run() -> None:
         disk = SlowDisk()
         failures: list[OSError] = []

@@ -116,7 +116,7 @@ def append(log: Log, count: int, **producer: int) -> None:
         log.high_watermark = log.end_offset
 
 
-def test_old_segments_go_and_their_files_a_minute_later(tmp_path: Path) -> None:
+def test_old_segments_are_deleted_and_their_files_a_minute_later(tmp_path: Path) -> None:
     world, log = World(), opened(tmp_path / "t-0", retention_ms=HOUR)
     append(log, 10)
     keep = keeper(world, log)
@@ -148,7 +148,7 @@ def test_a_dirty_log_is_compacted_step_by_step(tmp_path: Path) -> None:
     log.close()
 
 
-def test_silent_producers_are_forgotten(tmp_path: Path) -> None:
+def test_idle_producers_expire(tmp_path: Path) -> None:
     world, log = World(), opened(tmp_path / "t-0")
     append(log, 1, producer_id=7, producer_epoch=0, base_sequence=0)
     keep = keeper(world, log)
@@ -161,7 +161,7 @@ def test_silent_producers_are_forgotten(tmp_path: Path) -> None:
     log.close()
 
 
-def test_what_has_waited_for_flush_ms_is_flushed(tmp_path: Path) -> None:
+def test_records_are_flushed_after_flush_ms(tmp_path: Path) -> None:
     world, log = World(), opened(tmp_path / "t-0", flush_ms=5_000)
     keep = keeper(world, log)
     keep.begin()
@@ -274,7 +274,7 @@ def test_a_file_that_cannot_be_removed_holds_up_no_other(tmp_path: Path, caplog:
     assert caplog.messages == ["cannot remove t-0/0.log.deleted: Input/output error; the next start does"] * 2
 
 
-def test_thousands_of_removals_are_a_few_a_turn() -> None:
+def test_many_removals_are_done_in_small_steps() -> None:
     world = World()
     jobs: list[tuple[Callable[[], Any], Callable[[Any], object]]] = []
     worker: Any = SimpleNamespace(run=lambda work, done, failed: jobs.append((work, done)))

@@ -107,7 +107,7 @@ def test_a_conflict_does_not_deny_what_the_request_has_cancelled_before() -> Non
     assert broker.partitions[3].epoch == 8
 
 
-def test_what_is_not_being_reassigned_cannot_be_cancelled() -> None:
+def test_cancelling_without_a_reassignment_returns_no_reassignment_in_progress() -> None:
     broker = Broker(begin_reassignment(PLACED, (2, 3)), PLACED)
     assert broker.reassign((0, None), (1, None)) == [NONE, NO_REASSIGNMENT_IN_PROGRESS]
     assert broker.reassign((0, None)) == [NO_REASSIGNMENT_IN_PROGRESS]
