@@ -86,7 +86,7 @@ def test_sticky_is_balanced_and_moves_no_more_than_it_must(
 
 @given(SUBSCRIPTIONS, COUNTS)
 @settings(max_examples=100, deadline=None)
-def test_cooperative_gives_nothing_that_somebody_still_has(
+def test_cooperative_assigns_no_partition_that_another_member_still_owns(
     members: dict[str, tuple[str, ...]], counts: dict[str, int]
 ) -> None:
     alone = next(iter(members))
@@ -119,7 +119,7 @@ def test_range_and_roundrobin_as_kafka_has_them() -> None:
     assert assign_range(static, anywhere(counts)) == {"z": a[:2], "a": a[2:]}
 
 
-def test_of_two_claims_the_newer_generation_counts() -> None:
+def test_the_owner_of_the_newer_generation_keeps_a_partition() -> None:
     partition = TopicPartition("a", 0)
     members = {"old": SubscribedMember(("a",), (partition,), 3), "new": SubscribedMember(("a",), (partition,), 4)}
     assert assign_sticky(members, anywhere({"a": 1})) == {"old": [], "new": [partition]}
@@ -175,7 +175,7 @@ def test_racks_as_apache_kafka_has_them(row: list[str]) -> None:
     assert max(map(len, assign_sticky(members, topics).values())) <= int(row[5])
 
 
-def test_sticky_brings_as_many_near_as_apache_kafka() -> None:
+def test_sticky_assigns_as_many_partitions_by_rack_as_apache_kafka() -> None:
     """Neither finds the best in every case: the same ones they need not be."""
     counts = []
     for row in JAVA:
@@ -197,7 +197,7 @@ def test_sticky_brings_as_many_near_as_apache_kafka() -> None:
 )
 @given(SUBSCRIPTIONS, PLACES, st.lists(st.none() | RACKS, min_size=6, max_size=6), SUBSCRIPTIONS)
 @settings(max_examples=150, deadline=None)
-def test_racks_cost_no_balance(
+def test_assignment_by_rack_is_as_balanced_as_without_racks(
     before: dict[str, tuple[str, ...]],
     places: dict[str, list[Racks]],
     racks: list[str | None],
@@ -224,12 +224,12 @@ def test_racks_cost_no_balance(
     assert assign_sticky(again, topics) == assignment
 
 
-def test_names() -> None:
+def test_java_class_names_are_mapped_to_assignors() -> None:
     java = ("org.apache.kafka.clients.consumer.CooperativeStickyAssignor", "range")
     assert assignor_names(java) == ["cooperative-sticky", "range"]
 
 
-def test_what_sticky_notes_is_what_others_read() -> None:
+def test_kafka_python_reads_the_user_data_of_sticky() -> None:
     user_data = StickyAssignorUserData(
         previous_assignment=[PreviousTopic(topic="a", partitions=[0, 2]), PreviousTopic(topic="b", partitions=[1])],
         generation=7,
@@ -247,7 +247,7 @@ def test_what_sticky_notes_is_what_others_read() -> None:
 
 
 @pytest.mark.parametrize(("user_data", "generation"), [("00000007", 7), ("", -1), ("0007", -1)])
-def test_clients_before_kip_792_say_the_generation_in_their_assignors_words(user_data: str, generation: int) -> None:
+def test_the_generation_of_clients_before_kip_792_is_read_from_their_user_data(user_data: str, generation: int) -> None:
     """The user data is that of CooperativeStickyAssignor.subscriptionUserData in Apache Kafka 4.4 for generation 7."""
     owned = [OwnedTopic(topic="a", partitions=[0, 2])]
     old = ConsumerProtocolSubscription(topics=["a"], user_data=bytes.fromhex(user_data), owned_partitions=owned)
@@ -265,7 +265,9 @@ def test_clients_before_kip_792_say_the_generation_in_their_assignors_words(user
         ("", ((), -1)),
     ],
 )
-def test_what_sticky_members_had(user_data: str, expected: tuple[tuple[TopicPartition, ...], int]) -> None:
+def test_the_previous_assignment_of_sticky_members_is_read(
+    user_data: str, expected: tuple[tuple[TopicPartition, ...], int]
+) -> None:
     """The first is what StickyAssignor.subscriptionUserData of Apache Kafka 4.4 writes, the second what it wrote before
     generations (KIP-341)."""
     assert _previous_of(bytes.fromhex(user_data)) == expected

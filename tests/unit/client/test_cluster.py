@@ -29,7 +29,7 @@ def one_broker(code: int = 0) -> tuple[World, Broker]:
     return world, broker
 
 
-def test_a_missing_topic_is_told_at_once() -> None:
+def test_a_missing_topic_raises_at_once() -> None:
     world, broker = one_broker(errors.UNKNOWN_TOPIC_OR_PARTITION)
     core = world.core()
     with pytest.raises(UnknownTopic, match="topic t does not exist"):
@@ -37,7 +37,7 @@ def test_a_missing_topic_is_told_at_once() -> None:
     assert broker.asked[MetadataRequest] == 1
 
 
-def test_a_topic_that_the_broker_does_not_create_is_told_after_max_block_ms() -> None:
+def test_a_topic_that_the_broker_does_not_create_raises_after_max_block_ms() -> None:
     world, _ = one_broker(errors.UNKNOWN_TOPIC_OR_PARTITION)
     core = world.core(max_block_ms="3000")
     before = world.now

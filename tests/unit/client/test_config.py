@@ -140,7 +140,7 @@ def test_without_providers_a_reference_is_a_text() -> None:
          "kafka.linger.ms=${env:OTTLA_TEST_PASSWORD}: the value that it refers to is invalid"),
     ],
 )  # fmt: skip
-def test_references_that_are_refused(configs: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_references_are_refused(configs: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTTLA_TEST_PASSWORD", "hidden-1")
     with pytest.raises(InvalidClientConfig) as caught:
         ClientConfig({**SERVERS, **configs}, prefix="kafka.")

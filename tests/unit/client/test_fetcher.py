@@ -73,7 +73,7 @@ def test_an_application_that_waits_for_few_records_is_served_before_the_next_fet
     assert reading.in_flight == 1
 
 
-def test_its_next_poll_sends_the_next_fetch() -> None:
+def test_the_next_poll_sends_the_next_fetch() -> None:
     reading = Reading(size=10)
     for offset in range(5):
         sent_ms = reading.world.now

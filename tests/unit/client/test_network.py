@@ -65,7 +65,7 @@ def test_an_older_broker_is_asked_again_in_its_version(world: World, newest: int
     assert broker.asked[ApiVersionsRequest] == 2
 
 
-def test_dead_addresses_are_passed_by(world: World) -> None:
+def test_unreachable_addresses_are_skipped(world: World) -> None:
     world.broker("three", 3)
     core = world.core(bootstrap_servers="one:9092,two:9092,three:9092")
     link = world.run(core, core.metadata.any_link())
@@ -73,7 +73,7 @@ def test_dead_addresses_are_passed_by(world: World) -> None:
     assert [address for _, address in world.opened] == [("one", 9092), ("two", 9092), ("three", 9092)]
 
 
-def test_nobody_answers(world: World) -> None:
+def test_unreachable_brokers_raise_after_the_setup_timeout(world: World) -> None:
     core = world.core(bootstrap_servers="one:9092,two:9092", socket_connection_setup_timeout_ms=1000)
     with pytest.raises(
         BrokersUnreachable, match=r"within 1000 ms: one:9092: Connection refused; two:9092: Connection refused"
@@ -86,7 +86,7 @@ def test_nobody_answers(world: World) -> None:
     assert world.now <= 2100
 
 
-def test_one_that_drops_packets_leaves_time_for_the_others(world: World) -> None:
+def test_a_broker_that_drops_packets_leaves_time_for_the_others(world: World) -> None:
     world.broker("one").silent = True
     world.broker("two", 2)
     core = world.core(bootstrap_servers="one:9092,two:9092", socket_connection_setup_timeout_ms=1000)
@@ -122,7 +122,7 @@ def test_answers_come_in_order_and_a_lost_connection_fails_all(world: World) -> 
             promise.result()
 
 
-def test_a_throttled_client_is_silent(world: World) -> None:
+def test_a_throttled_client_sends_no_requests(world: World) -> None:
     """KIP-219."""
     broker = world.broker()
     broker.on(HeartbeatRequest, HeartbeatResponse(throttle_time_ms=500), HeartbeatResponse())
@@ -191,7 +191,7 @@ def test_an_api_that_the_broker_does_not_have(world: World) -> None:
         world.run(core, core.metadata.ask(-1, beat()))
 
 
-def test_who_asks_at_the_same_time_shares_the_answer(world: World) -> None:
+def test_concurrent_lookups_share_one_metadata_request(world: World) -> None:
     broker = world.broker()
     broker.topics["t"] = {0: 1}
     core = world.core()
@@ -215,7 +215,7 @@ def test_metadata_is_asked_again_when_it_is_old_or_stale(world: World) -> None:
     assert broker.asked[MetadataRequest] == 3
 
 
-def test_topics_that_are_not_there(world: World) -> None:
+def test_missing_topics_raise_unknown_topic(world: World) -> None:
     broker = world.broker()
     core = world.core(max_block_ms=2000)
     with pytest.raises(UnknownTopic, match=r"topic t does not exist$"):
@@ -259,7 +259,7 @@ def test_a_client_that_was_idle_knows_its_brokers_still(world: World) -> None:
 
 
 @pytest.mark.parametrize(("strategy", "left"), [("rebootstrap", {}), ("none", {1: ("one", 9092)})])
-def test_metadata_that_does_not_come_begins_anew(world: World, strategy: str, left: dict[int, tuple[str, int]]) -> None:
+def test_missing_metadata_triggers_a_rebootstrap(world: World, strategy: str, left: dict[int, tuple[str, int]]) -> None:
     """KIP-1102: after metadata.recovery.rebootstrap.trigger.ms in vain."""
     broker = world.broker()
     core = world.core(metadata_recovery_strategy=strategy, metadata_recovery_rebootstrap_trigger_ms=10_000)
@@ -275,7 +275,7 @@ def test_metadata_that_does_not_come_begins_anew(world: World, strategy: str, le
     assert core.network.brokers == left
 
 
-def test_an_address_that_belongs_to_another_broker_now(world: World) -> None:
+def test_rebootstrap_required_by_another_broker_at_an_address_is_followed(world: World) -> None:
     """KIP-1242: ApiVersions 5 names the cluster and the node; a broker that is another one says so."""
     first = world.broker("one", 1)
     core = world.core()
@@ -295,7 +295,7 @@ def test_an_address_that_belongs_to_another_broker_now(world: World) -> None:
     assert link.usable
 
 
-def test_coordinators_are_remembered_until_they_are_others(world: World) -> None:
+def test_coordinators_are_cached_until_they_return_not_coordinator(world: World) -> None:
     broker = world.broker()
     world.broker("two", 2)
     core = world.core()
@@ -339,7 +339,7 @@ def test_a_coordinator_whose_connection_is_lost_is_looked_up_again(world: World,
     assert world.run(core, client.link()).node == 1
 
 
-def test_what_cannot_be_mended_is_not_repeated(world: World) -> None:
+def test_an_error_that_is_not_retriable_is_not_retried(world: World) -> None:
     core = world.core()
     attempts: list[int] = []
 
@@ -352,7 +352,7 @@ def test_what_cannot_be_mended_is_not_repeated(world: World) -> None:
     assert [later - earlier for earlier, later in pairwise(attempts)] == [100, 200]
 
 
-def test_what_takes_too_long_says_what_it_met(world: World) -> None:
+def test_a_timeout_names_the_last_error(world: World) -> None:
     core = world.core(default_api_timeout_ms=1000)
 
     async def attempt() -> None:

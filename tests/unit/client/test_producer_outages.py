@@ -271,7 +271,7 @@ def test_an_abort_that_times_out_can_be_repeated(cluster: WholeCluster) -> None:
     assert committed(cluster) == [b"c"]
 
 
-def test_what_was_produced_before_an_abort_fails_as_aborted(cluster: WholeCluster) -> None:
+def test_records_produced_before_an_abort_fail_as_aborted(cluster: WholeCluster) -> None:
     app = transactional(cluster, linger_ms=1000)
     app.begin()
     app.produce("t", 0, b"a", b"b")
@@ -322,7 +322,7 @@ def test_a_lost_answer_and_a_refused_record_of_another_topic_duplicate_nothing(c
     assert cluster.values("u", [0]) == [b"next"]
 
 
-def test_what_waits_behind_an_expired_batch_is_not_duplicated(cluster: WholeCluster) -> None:
+def test_batches_behind_an_expired_one_are_not_duplicated(cluster: WholeCluster) -> None:
     """Sent, perhaps appended, and expired: what was sent behind it keeps its numbers until a broker has answered."""
     app = Application(cluster, linger_ms=0, batch_size=0, delivery_timeout_ms=3000, request_timeout_ms=1000)
     app.produce("t", 0, b"warm")
@@ -468,7 +468,7 @@ def test_a_topic_recreated_with_fewer_partitions_gets_every_record(cluster: Whol
     assert sorted(values) == sorted(value for value in app.outcomes if not value.startswith(b"old"))
 
 
-def test_a_record_for_a_partition_that_is_gone_says_so_at_once(cluster: WholeCluster) -> None:
+def test_a_record_for_a_deleted_partition_fails_at_once(cluster: WholeCluster) -> None:
     app = Application(cluster)
     app.produce("t", 2, b"old")
     app.flush()

@@ -100,7 +100,7 @@ def test_a_batch_that_is_cut_at_the_end_is_asked_for_again() -> None:
     assert [reached for _, reached in read(0, 10)] == [5, 10]
 
 
-def test_a_damaged_batch_is_not_handed_on() -> None:
+def test_a_damaged_batch_raises_corrupt_batch() -> None:
     damaged = bytearray(batch(0, 3))
     damaged[-1] ^= 1
     _, read = reading(lambda offset: (bytes(damaged), 0, []))
@@ -114,14 +114,14 @@ def test_an_offset_that_the_log_does_not_have() -> None:
         read(7, 9)
 
 
-def test_a_moved_leader_is_looked_for_and_reading_goes_on() -> None:
+def test_reading_continues_at_a_new_leader() -> None:
     codes = [errors.NOT_LEADER_OR_FOLLOWER, errors.NONE]
     broker, read = reading(lambda offset: (batch(0, 3), codes.pop(0), []) if codes[0] else (batch(0, 3), 0, []))
     assert [reached for _, reached in read(0, 3)] == [3]
     assert broker.asked[MetadataRequest] == 2
 
 
-def test_trouble_without_end_ends_at_the_timeout() -> None:
+def test_repeated_errors_end_at_the_timeout() -> None:
     _, read = reading(lambda offset: (b"", errors.NOT_LEADER_OR_FOLLOWER, []))
     with pytest.raises(RequestTimedOut, match=r"nothing came in .* NOT_LEADER_OR_FOLLOWER"):
         read(0, 3)
@@ -181,7 +181,7 @@ def test_a_later_transaction_of_the_same_producer_may_be_aborted_again() -> None
     assert [header.base_offset for header in scan(*kept).batches if not header.is_control] == [2]
 
 
-def test_a_lost_connection_is_made_anew() -> None:
+def test_a_lost_connection_is_opened_again() -> None:
     world, broker, core = cluster(lambda offset: (batch(0, 3), 0, []))
     row = PartitionData(partition_index=0, high_watermark=0, records=batch(0, 3))
     whole = FetchResponse(responses=[FetchableTopicResponse(topic="t", topic_id=TOPIC_ID, partitions=[row])])
@@ -198,7 +198,7 @@ def test_another_topic_of_the_same_name_is_not_read() -> None:
     assert world.run(core, RangeReading(core, PARTITION, 0, 3, topic_id=TOPIC_ID).next()) is not None
 
 
-def test_what_is_on_its_way_is_given_up() -> None:
+def test_fetches_end_when_a_range_is_closed() -> None:
     world, broker, core = cluster(lambda offset: (batch(offset, 5), 0, []))
     range_reading = RangeReading(core, PARTITION, 0, 100)
     world.run(core, range_reading.next())
@@ -219,7 +219,7 @@ def test_waiting_for_records() -> None:
     assert world.now - before >= 100
 
 
-def test_trouble_counts_as_something_new() -> None:
+def test_an_error_ends_the_wait_for_records() -> None:
     world, _, core = cluster(lambda offset: (b"", errors.NOT_LEADER_OR_FOLLOWER, []))
     assert world.run(core, wait_for_records(core, {PARTITION: 7}, 100))
 

@@ -124,7 +124,7 @@ def numbers(count: int) -> list[bytes]:
 
 @pytest.mark.parametrize("fate", [REFUSED, UNHEARD, GONE])
 @pytest.mark.parametrize("at", range(6))
-def test_one_mishap_changes_nothing(fate: str, at: int) -> None:
+def test_one_failed_request_loses_and_duplicates_nothing(fate: str, at: int) -> None:
     bench = Bench()
     bench.log.fate = [OK] * at + [fate]
     values = numbers(8)
@@ -136,7 +136,7 @@ def test_one_mishap_changes_nothing(fate: str, at: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_any_mishaps_change_nothing(seed: int) -> None:
+def test_random_failures_lose_and_duplicate_nothing(seed: int) -> None:
     """Whatever may pass passes: every record is there once, in order, and its offset is told."""
     dice = random.Random(seed)
     bench = Bench(max_in_flight_requests_per_connection=dice.randint(1, 5), batch_size=dice.choice([0, 70, 200]))
@@ -151,7 +151,7 @@ def test_any_mishaps_change_nothing(seed: int) -> None:
     assert bench.outcomes == {value: number for number, value in enumerate(values)}
 
 
-def test_what_is_refused_for_good_leaves_the_rest_in_order() -> None:
+def test_a_rejected_batch_leaves_the_others_in_order() -> None:
     """The hole is closed by another epoch (KIP-360)."""
     bench = Bench()
     bench.log.fate = [OK, OK, FINAL]
@@ -174,7 +174,7 @@ def test_a_batch_that_is_too_large_is_divided() -> None:
     assert bench.log.values == [value for value in values if value != bytes(500)]
 
 
-def test_a_broker_that_forgot_what_it_had_is_noticed() -> None:
+def test_lost_producer_state_of_a_broker_raises_sequence_lost() -> None:
     bench = Bench()
     bench.produce(b"0", b"1")
     bench.flush()
@@ -188,7 +188,7 @@ def test_a_broker_that_forgot_what_it_had_is_noticed() -> None:
     assert bench.outcomes[b"3"] == 2
 
 
-def test_what_is_late_is_given_up() -> None:
+def test_records_expire_after_the_delivery_timeout() -> None:
     bench = Bench(delivery_timeout_ms=2000, request_timeout_ms=500)
     bench.broker.on(ProduceRequest, None)
     bench.produce(b"0", b"1")

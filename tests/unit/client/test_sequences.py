@@ -41,7 +41,7 @@ def test_one_is_on_its_way_until_the_broker_has_state_of_the_producer() -> None:
     assert queue.next(ME) is None
 
 
-def test_what_may_be_in_a_deleted_topic_is_renumbered_in_the_next_one() -> None:
+def test_batches_of_a_deleted_topic_are_renumbered_in_the_recreated_one() -> None:
     queue = queue_of(3)
     first, second, third = queue.take(ME), queue.take(ME), queue.take(ME)
     queue.failed(first)
@@ -96,7 +96,7 @@ def test_out_of_order_of_the_oldest_means_loss() -> None:
     assert queue.verdict(first, errors.OUT_OF_ORDER_SEQUENCE_NUMBER) is BatchVerdict.REFUSED
 
 
-def test_a_duplicate_is_as_good_as_acknowledged() -> None:
+def test_a_duplicate_counts_as_acknowledged() -> None:
     queue = queue_of(1)
     assert queue.verdict(queue.take(ME), errors.DUPLICATE_SEQUENCE_NUMBER) is BatchVerdict.ACKNOWLEDGED
 
@@ -145,7 +145,7 @@ def test_a_batch_behind_a_refused_one_keeps_its_number_until_its_answer_is_known
     assert [queue.take(NEXT).sequence for _ in range(2)] == [0, 10]
 
 
-def test_what_was_sent_before_a_refused_batch_keeps_its_numbers() -> None:
+def test_batches_sent_before_a_rejected_one_keep_their_sequences() -> None:
     queue = queue_of(3)
     first, second, third = queue.take(ME), queue.take(ME), queue.take(ME)
     first.uncertain = True
@@ -173,7 +173,7 @@ def test_behind_an_expired_batch_the_numbers_stay_until_a_broker_has_answered() 
     assert queue.take(ME).sequence == 20
 
 
-def test_out_of_order_behind_an_expired_batch_shows_the_hole() -> None:
+def test_out_of_order_behind_an_expired_batch_requires_another_identity() -> None:
     queue = queue_of(2)
     first, second = queue.take(ME), queue.take(ME)
     first.uncertain = second.uncertain = True
@@ -184,7 +184,7 @@ def test_out_of_order_behind_an_expired_batch_shows_the_hole() -> None:
     assert queue.wants_identity()
 
 
-def test_when_all_that_was_sent_expired_another_identity_goes_on() -> None:
+def test_another_identity_is_used_when_all_sent_batches_expired() -> None:
     queue = queue_of(2)
     queue.take(ME).uncertain = True
     queue.again(queue.in_flight[0])
@@ -194,7 +194,7 @@ def test_when_all_that_was_sent_expired_another_identity_goes_on() -> None:
     assert queue.take(NEXT).sequence == 0
 
 
-def test_another_identity_waits_for_all_that_is_on_its_way() -> None:
+def test_another_identity_waits_for_all_batches_in_flight() -> None:
     """Its sequence 0 would overtake them."""
     queue = queue_of(2)
     first = queue.take(ME)

@@ -95,7 +95,7 @@ def seen(records: list[Record]) -> list[tuple[int, int]]:
     return [(record.offset, record.delivery_count) for record in records]
 
 
-def test_a_member_without_partitions_asks_again_soon(
+def test_a_member_without_partitions_sends_its_next_heartbeat_early(
     world: World, broker: WholeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first heartbeat of a group gets no partitions, and Apache Kafka's response names the configured interval, 5 s."""
@@ -118,7 +118,7 @@ def test_a_member_without_partitions_asks_again_soon(
     assert 11 <= broker.asked[ShareGroupHeartbeatRequest] - before <= 13
 
 
-def test_what_is_accepted_is_done_and_what_is_released_comes_again(world: World, broker: WholeBroker) -> None:
+def test_accepted_records_are_done_and_released_ones_are_delivered_again(world: World, broker: WholeBroker) -> None:
     sharer = joined(world)
     write(broker, 4)
     records = sharer.poll()
@@ -146,7 +146,7 @@ def test_a_poll_accepts_what_the_one_before_returned(world: World, broker: Whole
     assert sharer.poll() == []
 
 
-def test_locks_end_and_others_get_the_records(world: World, broker: WholeBroker) -> None:
+def test_expired_locks_let_other_members_get_the_records(world: World, broker: WholeBroker) -> None:
     slow = joined(world)
     write(broker, 2)
     records = slow.poll()
@@ -160,7 +160,7 @@ def test_locks_end_and_others_get_the_records(world: World, broker: WholeBroker)
     assert slow.told[-1][1] is not None
 
 
-def test_renewed_locks_hold(world: World, broker: WholeBroker) -> None:
+def test_renewed_locks_do_not_expire(world: World, broker: WholeBroker) -> None:
     slow = joined(world)
     write(broker, 1)
     records = slow.poll()
@@ -175,7 +175,7 @@ def test_renewed_locks_hold(world: World, broker: WholeBroker) -> None:
     assert other.poll(LOCK_MS * 2) == []
 
 
-def test_who_closes_gives_back(world: World, broker: WholeBroker) -> None:
+def test_close_releases_unacknowledged_records(world: World, broker: WholeBroker) -> None:
     first = joined(world)
     write(broker, 3)
     records = first.poll()
@@ -184,7 +184,7 @@ def test_who_closes_gives_back(world: World, broker: WholeBroker) -> None:
     assert [offset for offset, _ in seen(Sharer(world).poll(8000))] == [1, 2]
 
 
-def test_a_session_that_broke_is_opened_anew(world: World, broker: WholeBroker) -> None:
+def test_a_broken_session_is_opened_again(world: World, broker: WholeBroker) -> None:
     sharer = joined(world)
     write(broker, 2)
     records = sharer.poll()
@@ -199,7 +199,7 @@ def test_a_session_that_broke_is_opened_anew(world: World, broker: WholeBroker) 
     assert epochs.count(0) == 2
 
 
-def test_every_record_is_done_with_whatever_breaks(
+def test_random_failures_lose_no_record(
     world: World, broker: WholeBroker, dice_seed: int, request: pytest.FixtureRequest
 ) -> None:
     """Two members, of which now and then one is slow, one leaves, a connection breaks: nothing is lost, nothing hangs."""
@@ -251,7 +251,7 @@ def records(*offsets: int) -> list[Record]:
     return [Record(offset, 0, None, b"") for offset in offsets]
 
 
-def test_runs_and_gaps() -> None:
+def test_acknowledgements_are_collected_as_runs_with_gaps() -> None:
     acquired = AcquiredBatch(HOME, [(10, 19), (30, 31)], records(10, 11, 12, 14, 15, 30, 31))
     taken, delivered = acquired.take(5)
     assert [record.offset for record in taken] == [10, 11, 12, 14, 15]
@@ -279,7 +279,7 @@ def test_a_renewed_record_stays_in_hand() -> None:
     assert delivered.collect() == [Run(5, 5, ACCEPT)]
 
 
-def test_nothing_to_say_says_nothing() -> None:
+def test_a_batch_without_acknowledgements_collects_nothing() -> None:
     delivered = DeliveredBatch(HOME, [(5, 7)], [5, 7])
     assert delivered.collect() == []
     assert not delivered.acknowledge(6, ACCEPT)

@@ -147,7 +147,7 @@ def test_an_expired_token_is_not_used() -> None:
     assert str(promise.error) == "no access token: the access token has expired 5 s ago (are the clocks right?)"
 
 
-def test_nothing_is_fetched_after_the_end() -> None:
+def test_no_token_is_fetched_after_close() -> None:
     client = Client()
     client.token()
     client.credentials.close()

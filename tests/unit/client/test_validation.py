@@ -174,7 +174,7 @@ def asked(log: Log) -> list[tuple[int, int]]:
     return [(part.leader_epoch, part.current_leader_epoch) for part in partitions]
 
 
-def test_a_leader_that_has_everything_changes_nothing(world: World, log: Log) -> None:
+def test_a_position_that_the_new_leader_has_stays(world: World, log: Log) -> None:
     log.write("a", "b", "c")
     reader = Reader(world)
     assert reader.read(3) == ["a", "b", "c"]
@@ -189,7 +189,7 @@ def test_a_leader_that_has_everything_changes_nothing(world: World, log: Log) ->
 
 
 @pytest.mark.parametrize("tells", [False, True])
-def test_what_was_read_and_is_gone_is_read_anew_from_where_it_diverges(world: World, log: Log, tells: bool) -> None:
+def test_a_truncated_log_is_read_again_from_its_divergence(world: World, log: Log, tells: bool) -> None:
     log.tells = tells
     log.write("a", "b", "c")
     reader = Reader(world)
@@ -200,7 +200,7 @@ def test_what_was_read_and_is_gone_is_read_anew_from_where_it_diverges(world: Wo
     assert reader.consumer.consumed() == {PART: OffsetAndMetadata(4, "", 5)}
 
 
-def test_what_was_only_fetched_and_is_gone_is_never_seen(world: World, log: Log) -> None:
+def test_truncated_records_that_were_only_fetched_are_not_returned(world: World, log: Log) -> None:
     log.write(*"abcdef")
     log.max_records = 4
     reader = Reader(world, auto_offset_reset="earliest")
@@ -212,7 +212,7 @@ def test_what_was_only_fetched_and_is_gone_is_never_seen(world: World, log: Log)
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_without_a_policy_the_application_decides(world: World, log: Log, known: bool) -> None:
+def test_without_a_reset_policy_truncation_raises_log_truncation(world: World, log: Log, known: bool) -> None:
     log.write("a", "b", "c")
     reader = Reader(world, auto_offset_reset="none")
     reader.consumer.seek(PART, 0)
@@ -237,7 +237,7 @@ def test_a_log_that_knows_nothing_of_the_epoch_is_read_by_policy(world: World, l
     assert reader.read(5) == list("ABCDE")
 
 
-def test_an_older_epoch_that_goes_on_where_ours_was_diverges_too(world: World, log: Log) -> None:
+def test_an_older_epoch_beyond_the_position_diverges(world: World, log: Log) -> None:
     """Only Fetch can tell: the end of the older epoch lies behind the position."""
     log.tells = True
     log.write("a")
@@ -272,7 +272,7 @@ def test_leaders_that_cannot_answer_are_asked_again(world: World, log: Log) -> N
     assert asked(log) == [(3, 3)] * 4
 
 
-def test_who_may_not_ask_hears_of_it(world: World, log: Log) -> None:
+def test_a_denied_validation_raises_not_authorized(world: World, log: Log) -> None:
     log.write("a")
     log.refusals = [TOPIC_AUTHORIZATION_FAILED]
     reader = Reader(world)
@@ -281,7 +281,7 @@ def test_who_may_not_ask_hears_of_it(world: World, log: Log) -> None:
 
 
 @pytest.mark.parametrize("newest", [2, -1])
-def test_old_brokers_are_not_asked(world: World, log: Log, newest: int) -> None:
+def test_old_brokers_get_no_validation_request(world: World, log: Log, newest: int) -> None:
     log.write("a")
     key = OffsetForLeaderEpochRequest.API
     if newest < 0:
@@ -339,5 +339,5 @@ def test_every_position_has_the_epoch_of_the_record_before_it() -> None:
     assert state.begin_after(7) == -1
 
 
-def test_errors_are_errors_of_the_tree() -> None:
+def test_log_truncation_is_a_kafka_error() -> None:
     assert issubclass(LogTruncation, KafkaError)
