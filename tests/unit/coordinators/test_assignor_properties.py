@@ -113,7 +113,7 @@ def test_uniform_moves_as_few_as_balance_allows(seed: int) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(SEEDS)
-def test_uniform_is_balanced_whatever_members_read(seed: int) -> None:
+def test_uniform_is_balanced_for_any_subscriptions(seed: int) -> None:
     """No partition could go to a member that reads it and has at least two fewer."""
     random = Random(seed)
     topics = some_topics(random)
@@ -163,7 +163,7 @@ def test_ranges_are_contiguous_and_alike_for_topics_of_one_size(seed: int) -> No
     assert all(dealt[member_id].get(b"a") == dealt[member_id].get(b"b") for member_id in members)
 
 
-def test_a_chain_of_members_levels_out() -> None:
+def test_uniform_is_balanced_over_a_chain_of_subscriptions() -> None:
     """The full member owns nothing that the needy one subscribes to; a third one subscribes to both topics."""
     members = {
         "full": Subscriber(frozenset({b"a"}), {b"a": frozenset(range(6))}),
@@ -174,7 +174,7 @@ def test_a_chain_of_members_levels_out() -> None:
     assert sorted(size(target) for target in dealt.values()) == [3, 3, 3]
 
 
-def test_a_large_group_is_dealt_out_quickly() -> None:
+def test_a_large_group_is_assigned_quickly() -> None:
     topics = {b"%d" % number: 50 for number in range(40)}
     random = Random(1)
     members = {f"m{number}": Subscriber(frozenset(random.sample(sorted(topics), 5)), {}) for number in range(400)}

@@ -295,7 +295,7 @@ def check(groups: Groups) -> None:
 
 @settings(max_examples=250, deadline=None)
 @given(SEEDS)
-def test_nobody_gets_what_another_one_has(seed: int) -> None:
+def test_no_partition_has_two_owners(seed: int) -> None:
     party = Party(seed)
     party.play()
     party.world.log.fails_with = errors.NONE
@@ -304,7 +304,7 @@ def test_nobody_gets_what_another_one_has(seed: int) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(SEEDS)
-def test_a_group_comes_to_rest(seed: int) -> None:
+def test_a_group_becomes_stable(seed: int) -> None:
     """After a while with heartbeats only, members have their assignments, and every subscribed partition has an owner."""
     party = Party(seed)
     party.play(50)

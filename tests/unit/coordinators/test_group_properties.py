@@ -194,7 +194,7 @@ def test_random_members_never_break_a_group(seed: int) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(SEEDS)
-def test_everybody_is_answered_in_the_end(seed: int) -> None:
+def test_every_request_is_answered(seed: int) -> None:
     party = Party()
     party.play(seed)
     party.world.log.fails_with = errors.NONE

@@ -98,7 +98,7 @@ def test_records_of_a_transaction_are_no_run() -> None:
     assert runs == [(0, 1), (0, 2)]
 
 
-def test_what_a_run_leaves_is_replayed_one_by_one() -> None:
+def test_records_behind_a_run_are_replayed_one_by_one() -> None:
     runs: list[tuple[int, int]] = []
     state = Replayed()
     assert loader(state, LoggedBatch(records(1, 2, 4, 5, 6)), runs=runs).replay(100)

@@ -32,14 +32,14 @@ def test_whole_names_match(regex: str, expected: set[str]) -> None:
 
 
 @pytest.mark.parametrize("regex", ["(", "*", "a{2,1}", "[b-a]", "(?=a)", "(?<!a)b", r"(a)\1", "a{100000}"])
-def test_what_is_no_expression(regex: str) -> None:
+def test_invalid_expressions_are_refused(regex: str) -> None:
     with pytest.raises(InvalidRegex) as caught:
         check_regex(regex)
     assert str(caught.value)
     assert matching(regex, NAMES) == set()
 
 
-def test_an_expression_that_others_choke_on_takes_no_time() -> None:
+def test_an_expression_with_nested_repetitions_takes_linear_time() -> None:
     begun = time.process_time()
     assert matching("(a|a)*(a*)*b", ["a" * 249] * 50) == set()
     assert time.process_time() - begun < 1

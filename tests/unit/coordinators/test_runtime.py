@@ -118,7 +118,7 @@ def test_records_are_replayed_before_the_answer() -> None:
     assert Desk(desk.log).load().state.names == ["a", "b"]
 
 
-def test_loading_goes_in_pieces_and_refuses_meanwhile() -> None:
+def test_loading_runs_in_steps_and_refuses_requests_until_its_end() -> None:
     log = MemoryLog()
     Desk(log).load().runtime.run("k", write, Ask(("a", "b", "c")))
     log.logged.insert(1, Logged(b"\x7f\x00 a type of a newer release", b"x"))
@@ -182,7 +182,7 @@ def test_answers_wait_for_the_commit_in_order() -> None:
     assert (first, second) == ([["a"]], [["a"]])
 
 
-def test_what_was_loaded_is_not_told_before_it_is_committed() -> None:
+def test_answers_about_loaded_records_wait_for_their_commit() -> None:
     """It may be truncated yet: a member that heard of it would go by records that no log has."""
     log = MemoryLog()
     log.holds = True
@@ -205,7 +205,7 @@ def test_a_coordinator_that_lost_its_partition_does_not_watch_its_log() -> None:
     assert desk.log.watchers == []
 
 
-def test_an_answer_does_not_wait_for_ever() -> None:
+def test_an_answer_waits_no_longer_than_the_commit_timeout() -> None:
     desk = Desk().load()
     desk.log.holds = True
     answer = heard(desk.runtime.run("k", write, Ask(("a",))))
@@ -217,7 +217,7 @@ def test_an_answer_does_not_wait_for_ever() -> None:
     assert answer == [[f"refused {errors.COORDINATOR_NOT_AVAILABLE}"]]
 
 
-def test_losing_the_partition_tells_all_who_wait() -> None:
+def test_unloading_refuses_all_waiting_requests() -> None:
     desk = Desk().load()
     parked = heard(desk.runtime.run("k", park, Ask()))
     desk.log.holds = True
@@ -229,7 +229,7 @@ def test_losing_the_partition_tells_all_who_wait() -> None:
     assert desk.runtime.load_more(0)
 
 
-def test_an_answer_may_bring_the_next_request_at_once() -> None:
+def test_a_callback_of_an_answer_may_send_the_next_request() -> None:
     desk = Desk().load()
     parked = desk.runtime.run("k", park, Ask())
     again: list[Answer[list[str]]] = []
@@ -239,7 +239,7 @@ def test_an_answer_may_bring_the_next_request_at_once() -> None:
     assert again == [["a", "b"]]
 
 
-def test_timers_ring_once_in_order_and_can_be_moved() -> None:
+def test_timers_fire_once_in_order_and_can_be_moved() -> None:
     desk = Desk().load()
     run: Callable[..., Answer[str]] = desk.runtime.run
     run("k", timer(("late", 300), ("early", 100), ("moved on", 50), ("moved back", 900), ("gone", 10)), Ask())
@@ -248,7 +248,7 @@ def test_timers_ring_once_in_order_and_can_be_moved() -> None:
     assert desk.state.rang == [("early", 100), ("moved back", 200), ("late", 300), ("moved on", 400)]
 
 
-def test_a_timer_that_is_taken_back_and_set_again_rings_once() -> None:
+def test_a_timer_that_is_cancelled_and_set_again_fires_once() -> None:
     desk = Desk().load()
     for delay in (100, None, 200, None, 150):
         desk.runtime.run("k", timer(("t", delay)), Ask())
@@ -266,7 +266,7 @@ def test_moving_a_timer_does_not_fill_the_heap() -> None:
     assert desk.state.rang[-1] == ("session", 19_999)
 
 
-def test_the_alarm_is_raised_for_what_is_due_first() -> None:
+def test_the_alarm_is_set_for_the_earliest_timer() -> None:
     desk = Desk().load()
     for name, delay in (("a", 500), ("b", 700), ("c", 300), ("c", 400)):
         desk.runtime.run("k", timer((name, delay)), Ask())
@@ -288,5 +288,5 @@ def test_gathering_answers() -> None:
     assert results == [[1, 2]]
 
 
-def test_an_append_says_where_it_ended() -> None:
+def test_a_failed_append_has_no_end_offset() -> None:
     assert CoordinatorAppend(errors.KAFKA_STORAGE_ERROR).end_offset == -1

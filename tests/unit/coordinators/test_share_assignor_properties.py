@@ -59,7 +59,7 @@ def test_members_that_read_alike_have_equally_many(seed: int) -> None:
 
 
 @given(SEEDS)
-def test_of_each_topic_its_readers_have_equally_many(seed: int) -> None:
+def test_each_topic_is_balanced_over_its_subscribers(seed: int) -> None:
     """If few members can have a partition, the other partitions may have one member less."""
     members, partitions = some_group(Random(seed), alike=False)
     dealt = assign_simply(members, partitions)
@@ -73,7 +73,7 @@ def test_of_each_topic_its_readers_have_equally_many(seed: int) -> None:
 
 
 @given(SEEDS)
-def test_what_is_balanced_stays(seed: int) -> None:
+def test_a_balanced_assignment_stays(seed: int) -> None:
     members, partitions = some_group(Random(seed), alike=True)
     dealt = assign_simply(members, partitions)
     again = {member_id: member._replace(target=dealt[member_id]) for member_id, member in members.items()}

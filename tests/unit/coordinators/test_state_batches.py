@@ -52,7 +52,7 @@ def test_the_order_of_batches_does_not_matter(coming: list[StateBatch], start: i
 
 
 @given(st.lists(BATCHES, max_size=6), st.lists(BATCHES, max_size=6), st.integers(-1, 50))
-def test_a_write_may_be_merged_before_it_is_taken_in(
+def test_a_write_that_was_merged_before_has_the_same_result(
     kept: list[StateBatch], coming: list[StateBatch], start: int
 ) -> None:
     """An update record has the batches of a write as one list; replay takes that in."""
@@ -62,7 +62,7 @@ def test_a_write_may_be_merged_before_it_is_taken_in(
     assert at_once == by_record
 
 
-def test_a_drawing_as_in_the_docstring() -> None:
+def test_the_example_of_the_docstring_is_merged() -> None:
     batches = [StateBatch(0, 9, 2, 1), StateBatch(15, 20, 0, 1)]
     merge(batches, [StateBatch(7, 16, 0, 2)], -1)
     assert batches == [StateBatch(0, 6, 2, 1), StateBatch(7, 16, 0, 2), StateBatch(17, 20, 0, 1)]

@@ -234,7 +234,7 @@ def test_no_task_is_active_twice(seed: int) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(SEEDS)
-def test_a_group_comes_to_rest(seed: int) -> None:
+def test_a_group_becomes_stable(seed: int) -> None:
     """After a while with heartbeats only, every task has a member, and every standby task a place."""
     application = Application(seed)
     application.play(50)

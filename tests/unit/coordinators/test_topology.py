@@ -9,7 +9,7 @@ from .test_consumer_transcripts import image
 from .world import CountingRandom
 
 
-def test_an_image_tells_what_changed() -> None:
+def test_advance_returns_the_changed_topics() -> None:
     cluster = Topology()
     assert cluster.advance(image(1, {"t": 1, "u": 2})) == {"t", "u"}
     assert cluster.newest_topic == 1
@@ -53,7 +53,7 @@ def test_a_groups_own_config_counts_within_the_bounds_of_the_broker() -> None:
     assert timeouts == [50_000, 40_000, 60_000, 45_000]
 
 
-def test_what_an_operator_sets_for_the_brokers_counts_at_once() -> None:
+def test_dynamic_broker_configs_take_effect_at_once() -> None:
     groups = Groups(GroupSettings(), CountingRandom(), Topology(node_id=1))
     name = "group.consumer.assignment.interval.ms"
     for_all, for_this = {(BROKER, ""): {name: "3000"}}, {(BROKER, "1"): {name: "4000"}, (BROKER, "2"): {name: "5000"}}
