@@ -8,7 +8,7 @@ from ottla.environment.disk import DiskStore
 from ottla.log.checkpoints import DamagedCheckpoint, LeaderEpochs, OffsetCheckpoint
 
 
-def test_offsets_are_kafkas_file(tmp_path: Path) -> None:
+def test_offset_checkpoints_have_kafkas_format(tmp_path: Path) -> None:
     checkpoint = OffsetCheckpoint(DiskStore(), tmp_path / "c")
     assert checkpoint.read() == {}
     offsets = {("flights", 0): 1234, ("flights", 1): 987}
@@ -18,7 +18,7 @@ def test_offsets_are_kafkas_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["1\n0\n", "0\n", "0\n2\nt 0 1\n", "0\nx\n", "0\n1\nt 0\n", "0\n1\nt 0 x\n"])
-def test_damage_is_told(tmp_path: Path, text: str) -> None:
+def test_a_damaged_checkpoint_raises(tmp_path: Path, text: str) -> None:
     (tmp_path / "c").write_text(text)
     with pytest.raises(DamagedCheckpoint, match=str(tmp_path / "c")):
         OffsetCheckpoint(DiskStore(), tmp_path / "c").read()

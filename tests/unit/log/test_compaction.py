@@ -283,7 +283,7 @@ def test_the_last_batch_of_a_producer_stays_though_empty(tmp_path: Path) -> None
     again.close()
 
 
-def test_what_is_too_young_waits(tmp_path: Path) -> None:
+def test_records_within_min_compaction_lag_are_not_compacted(tmp_path: Path) -> None:
     log = opened(tmp_path / "t-0", min_compaction_lag_ms=1000)
     for _ in range(6):
         append(log, *[(b"a", b"." * 100)] * 3)
@@ -291,7 +291,7 @@ def test_what_is_too_young_waits(tmp_path: Path) -> None:
     log.close()
 
 
-def test_what_waited_too_long_goes_first(tmp_path: Path) -> None:
+def test_records_beyond_max_compaction_lag_are_compacted(tmp_path: Path) -> None:
     log = opened(tmp_path / "t-0", min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=1000)
     for _ in range(6):
         append(log, *[(b"a", b"." * 100)] * 3)

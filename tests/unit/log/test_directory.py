@@ -27,7 +27,7 @@ def test_uuids_are_written_as_kafka_does() -> None:
         uuid_bytes("AAEC")
 
 
-def test_it_has_one_owner(tmp_path: Path) -> None:
+def test_a_directory_has_one_owner(tmp_path: Path) -> None:
     first = LogDirectory(DiskStore(), tmp_path)
     with pytest.raises(UnusableDirectory, match="in use by another broker"):
         LogDirectory(DiskStore(), tmp_path)
@@ -35,7 +35,7 @@ def test_it_has_one_owner(tmp_path: Path) -> None:
     LogDirectory(DiskStore(), tmp_path).release()
 
 
-def test_it_knows_whose_it_is(tmp_path: Path) -> None:
+def test_a_directory_stores_the_identity_of_its_broker(tmp_path: Path) -> None:
     directory = LogDirectory(DiskStore(), tmp_path)
     assert directory.identity() is None
     mine = Identity(3, "cluster", ID)
@@ -63,7 +63,7 @@ def test_a_clean_stop_is_seen_once(tmp_path: Path) -> None:
     third.release()
 
 
-def test_a_start_that_comes_to_nothing_leaves_a_clean_stop_clean(tmp_path: Path) -> None:
+def test_a_failed_start_keeps_the_mark_of_a_clean_stop(tmp_path: Path) -> None:
     (tmp_path / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":12}')
     LogDirectory(DiskStore(), tmp_path).release()
     directory = LogDirectory(DiskStore(), tmp_path)
@@ -74,7 +74,7 @@ def test_a_start_that_comes_to_nothing_leaves_a_clean_stop_clean(tmp_path: Path)
     assert (tmp_path / ".kafka_cleanshutdown").read_text() == '{"version":0,"brokerEpoch":12}'
 
 
-def test_what_belongs_to_apache_kafka_alone_is_no_leftover(tmp_path: Path) -> None:
+def test_directories_of_apache_kafka_alone_are_kept(tmp_path: Path) -> None:
     directory = LogDirectory(DiskStore(), tmp_path)
     for name in ("__cluster_metadata-0", "t-0.0123456789abcdef0123456789abcdef-stray"):
         (tmp_path / name).mkdir()
@@ -233,7 +233,7 @@ def test_records_of_an_unknown_topic_are_not_taken_for_this_ones(stopped: Path, 
     assert reopened(stopped) == (2, 10)  # what the checkpoints say of it was kept; a single directory leaves no doubt
 
 
-def test_what_a_loss_of_power_left_of_a_partition_elsewhere_is_removed(stopped: Path) -> None:
+def test_an_empty_partition_directory_left_by_a_power_loss_is_removed(stopped: Path) -> None:
     """Without partition.metadata and segments it holds nothing; records without it may be another topic's, and are kept."""
     (stopped / "t-1").mkdir()
     (stopped / "t-1" / "leader-epoch-checkpoint").write_text("0\n0\n")

@@ -117,7 +117,7 @@ def test_a_disk_that_fails_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch:
     log.close()
 
 
-def test_the_ends(tmp_path: Path) -> None:
+def test_reads_outside_of_the_log_raise_offset_not_in_log(tmp_path: Path) -> None:
     log = opened(tmp_path / "t-0")
     append(log, 3)
     log.start_offset = 2

@@ -27,7 +27,7 @@ def read(directory: LogDirectory) -> list[int]:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_power_loss_takes_what_was_not_flushed(seed: int) -> None:
+def test_a_power_loss_loses_only_data_that_was_not_flushed(seed: int) -> None:
     store = MemoryStore()
     directory = LogDirectory(store, HOME)
     log = directory.open_partition("t", 0, ID, LogConfig())

@@ -47,7 +47,7 @@ def test_the_last_five_batches_are_known_again() -> None:
     ],
     ids=["next", "gap", "same start, other end", "new epoch", "new epoch in the middle", "unknown producer"],
 )
-def test_what_may_follow(batch: BatchHeader, code: int) -> None:
+def test_sequences_and_epochs_of_the_next_batch_are_checked(batch: BatchHeader, code: int) -> None:
     assert states(0, 10).check(batch) == (code, None)
 
 
@@ -97,7 +97,7 @@ def test_a_snapshot_remembers_the_last_batch() -> None:
 
 
 @pytest.mark.parametrize("damage", [lambda data: b"", lambda data: data[:-1], lambda data: b"\0\2" + data[2:]])
-def test_a_damaged_snapshot_is_told(damage: object) -> None:
+def test_a_damaged_snapshot_raises(damage: object) -> None:
     assert callable(damage)
     with pytest.raises(DamagedSnapshot):
         ProducerStates.from_snapshot(damage(states(0).snapshot()))

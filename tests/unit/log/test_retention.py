@@ -44,7 +44,9 @@ FOUR = [
         (Retention(True, -1, -1), 40, 40, 3),
     ],
 )
-def test_the_decision(retention: Retention, start: int, high_watermark: int, count: int) -> None:
+def test_retention_by_time_and_size_expires_segments(
+    retention: Retention, start: int, high_watermark: int, count: int
+) -> None:
     assert expired(FOUR, retention, start, high_watermark, NOW) == count
 
 
@@ -75,7 +77,7 @@ def offsets_from(log: Log, offset: int) -> list[int]:
     return [] if region is None else [record.offset for record in records_of(region.read())]
 
 
-def test_a_log_lets_go_of_old_segments_and_readers_go_on(tmp_path: Path) -> None:
+def test_a_log_removes_old_segments_and_open_reads_continue(tmp_path: Path) -> None:
     log = opened(tmp_path / "t-0", retention_ms=1000)
     for timestamp in (NOW - 5000, NOW - 5000, NOW - 100, NOW - 100, NOW):
         append(log, timestamp)

@@ -23,7 +23,7 @@ def test_a_file_is_made_with_its_first_append(tmp_path: Path) -> None:
     again.close()
 
 
-def test_what_the_kernel_takes_in_parts_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partial_writes_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = os.pwrite
     monkeypatch.setattr(os, "pwritev", lambda fd, buffers, at: whole(fd, b"".join(buffers)[:2], at))
     monkeypatch.setattr(os, "pwrite", lambda fd, data, at: whole(fd, data[:1], at))
@@ -106,7 +106,7 @@ def test_indexes_are_mapped_only_while_they_are_used(tmp_path: Path) -> None:
     assert store.mapped(tmp_path / "0")[:3] == b"598"
 
 
-def test_what_is_reserved_is_given_back(tmp_path: Path) -> None:
+def test_reserved_space_is_released(tmp_path: Path) -> None:
     file = DiskStore().open(tmp_path / "f")
     file.reserve(10_000)
     file.append([b"abc"])

@@ -88,7 +88,7 @@ def test_a_marker_decides_when_it_is_below_the_high_watermark(tmp_path: Path) ->
     log.close()
 
 
-def test_decided_transactions_are_forgotten_though_nobody_reads_committed_records(tmp_path: Path) -> None:
+def test_decided_transactions_are_forgotten_without_committed_reads(tmp_path: Path) -> None:
     log = opened(tmp_path / "t-0")
     for number in range(20):
         send(log, 7, number)
@@ -102,7 +102,7 @@ def test_decided_transactions_are_forgotten_though_nobody_reads_committed_record
     again.close()
 
 
-def test_what_a_producer_may_do(tmp_path: Path) -> None:
+def test_invalid_batches_and_markers_of_a_producer_are_refused(tmp_path: Path) -> None:
     log = opened(tmp_path / "t-0")
     log.producers.begin_verification(7, 0, 3, NOW, begins_at_zero=True)
     assert send(log, 7, 3) == OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -134,7 +134,7 @@ def test_a_long_transaction_is_not_forgotten_with_its_producer(tmp_path: Path) -
     log.close()
 
 
-def test_aborted_transactions_are_told_and_kept(tmp_path: Path) -> None:
+def test_aborted_transactions_are_listed_and_kept(tmp_path: Path) -> None:
     log = opened(tmp_path / "t-0", segment_bytes=400)
     send(log, 7, 0)
     send(log, 8, 0)
