@@ -30,7 +30,7 @@ WHEEL = "file:///srv/wheels/ottla-0.1.0-py3-none-any.whl"
         ),
     ],
 )
-def test_what_is_installed_again(recorded: object, requirement: str) -> None:
+def test_the_requirement_names_the_recorded_origin(recorded: object, requirement: str) -> None:
     origin = recorded_origin(json.dumps(recorded) if recorded else "")
     assert extras._requirement("top", origin) == requirement
 

@@ -188,7 +188,7 @@ def exported(tree: ast.Module) -> list[str] | None:
     return None
 
 
-def test_what_a_module_exports_is_there_once() -> None:
+def test_exported_names_are_defined_and_unique() -> None:
     for name, tree in modules().items():
         names = exported(tree)
         if names is not None:
@@ -223,7 +223,7 @@ def in_its_source(value: Any) -> str | None:
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_every_public_name_says_what_it_is(name: str) -> None:
+def test_every_public_name_has_a_docstring(name: str) -> None:
     module = import_module(name)
     assert module.__doc__
     for public in PUBLIC[name]:
@@ -237,7 +237,7 @@ def test_every_public_name_says_what_it_is(name: str) -> None:
                     assert inspect.getdoc(getattr(value, member)), f"{name}.{public}.{member}"
 
 
-def test_every_file_of_the_library_says_what_it_is() -> None:
+def test_every_module_has_a_docstring() -> None:
     silent = [name for name, tree in modules().items() if tree.body and not ast.get_docstring(tree)]
     assert silent == []
 

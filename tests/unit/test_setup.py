@@ -31,7 +31,7 @@ def refusing() -> ModuleType:
 @pytest.mark.parametrize(
     ("mypyc", "why"), [(without_mypy, "mypy is not installed"), (refusing, "mypyc cannot compile")]
 )
-def test_what_cannot_be_compiled(
+def test_an_installation_without_mypyc_warns_or_fails_by_setting(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], mypyc: Any, why: str, compile_setting: str
 ) -> None:
     built: list[Any] = []

@@ -30,7 +30,7 @@ def test_a_shortened_name_costs_little() -> None:
         ("COORDINATOR_LOADING", "COORDINATOR_LOAD_IN_PROGRESS"),
     ],
 )
-def test_the_error_that_was_meant_is_suggested(written: str, meant: str) -> None:
+def test_the_nearest_error_name_is_suggested(written: str, meant: str) -> None:
     assert nearest(written, ERRORS) == meant
 
 
@@ -44,7 +44,7 @@ def test_the_error_that_was_meant_is_suggested(written: str, meant: str) -> None
         ("x", ""),
     ],
 )
-def test_the_config_that_was_meant_is_suggested(written: str, hint: str) -> None:
+def test_the_nearest_config_name_is_suggested(written: str, hint: str) -> None:
     assert did_you_mean(written, configs(Scope.BROKER)) == hint
 
 

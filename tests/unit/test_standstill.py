@@ -45,7 +45,7 @@ def clock(*times: float) -> Callable[[], float]:
     return lambda: next(moments)
 
 
-def test_only_what_takes_seconds_is_written(tmp_path: Path) -> None:
+def test_only_standstills_of_seconds_are_written(tmp_path: Path) -> None:
     file = tmp_path / "standstills"
     file.touch()
     watch(str(file), "disk", lambda: None, clock(10.0, 12.9))

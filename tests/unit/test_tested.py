@@ -10,7 +10,7 @@ import ottla
 from tests import tested
 
 
-def test_what_is_imported_is_what_is_tested() -> None:
+def test_the_imported_package_is_the_tested_one() -> None:
     completed = subprocess.run(
         [sys.executable, "-c", "import ottla; print(ottla.__file__)"], capture_output=True, text=True, check=True
     )

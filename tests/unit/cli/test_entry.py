@@ -26,7 +26,7 @@ def test_the_exit_status_is_that_of_the_command(words: list[str], status: int) -
     assert bool(result.stderr) == (status != 0)
 
 
-def test_what_is_registered_for_the_end_runs_before_it(tmp_path: Path) -> None:
+def test_exit_handlers_run_and_output_is_flushed_before_the_end(tmp_path: Path) -> None:
     """Exit handlers, threads that are not daemons, and output that is not flushed yet."""
     program = f"""
 import atexit, sys, threading, time
@@ -61,7 +61,7 @@ ottla.cli.entry.run()
     assert "LookupError: a bug" in result.stderr
 
 
-def test_a_reader_that_has_gone_is_no_success() -> None:
+def test_a_closed_standard_output_is_a_failure() -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", RUN, "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

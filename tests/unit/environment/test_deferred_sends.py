@@ -206,7 +206,7 @@ def test_no_callback_follows_a_close() -> None:
     run(test)
 
 
-def test_what_does_not_fit_into_the_socket_follows() -> None:
+def test_data_that_does_not_fit_into_the_socket_is_sent_later() -> None:
     async def test() -> None:
         with keeping(1) as (passes, (client,)):
             assert client.served.write((bytes(3_000_000),))

@@ -88,7 +88,7 @@ def test_work_waits_for_what_it_yields() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1])
-def test_who_waits_for_work_that_fails_does_not_wait_forever(count: int) -> None:
+def test_the_end_of_failed_work_is_called(count: int) -> None:
     turns, done = Turns(), list[str]()
 
     def pieces() -> Pieces:
@@ -188,7 +188,7 @@ def hold_the_loop() -> None:
     time.sleep(0.2)
 
 
-def test_the_watchdog_names_what_held_the_loop(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_watchdog_names_the_code_that_blocks_the_loop(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "ottla.broker")
 
     async def work() -> float:

@@ -124,7 +124,7 @@ def test_connection_without_a_whole_request_is_closed_after_the_idle_time(port: 
     assert 0.4 < time.monotonic() - begin < 5
 
 
-def test_slow_handler_holds_up_nobody_and_keeps_its_connection() -> None:
+def test_slow_handler_blocks_no_other_request_and_keeps_its_connection() -> None:
     served_another = threading.Event()
 
     async def slow(request: HttpRequest) -> HttpResponse:

@@ -48,7 +48,7 @@ def received(session: TlsSession, encrypted: bytes, size: int) -> bytes:
 
 
 @pytest.mark.parametrize("size", [0, 1, 16_384, 16_385, 500_000])
-def test_what_one_end_encrypts_the_other_decrypts(contexts: tuple[ssl.SSLContext, ssl.SSLContext], size: int) -> None:
+def test_data_is_encrypted_and_decrypted(contexts: tuple[ssl.SSLContext, ssl.SSLContext], size: int) -> None:
     server, client = established(contexts)
     plain = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
     encrypted = server.write(plain)

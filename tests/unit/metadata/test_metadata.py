@@ -196,7 +196,7 @@ def test_grown_topics_keep_their_partitions(store: SqliteStore) -> None:
         (requested_topic(configs={"no.such": "1"}), INVALID_CONFIG),
     ],
 )
-def test_what_is_refused(store: SqliteStore, topic: RequestedTopic, code: int) -> None:
+def test_invalid_topics_are_refused(store: SqliteStore, topic: RequestedTopic, code: int) -> None:
     metadata = started_on(store)
     create(
         metadata,
@@ -213,7 +213,7 @@ def test_what_is_refused(store: SqliteStore, topic: RequestedTopic, code: int) -
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a" * 250, "a b", "é", "a/b"])
-def test_names_that_no_topic_has(name: str) -> None:
+def test_invalid_topic_names_are_refused(name: str) -> None:
     with pytest.raises(Refused, match="Topic name is invalid: "):
         check_name(name)
 

@@ -83,7 +83,7 @@ def test_a_topic_is_there_when_it_is_on_disk_and_not_before(metadata: Metadata, 
     assert (heard, list(metadata.image.topics)) == ([CHANGED], ["t"])
 
 
-def test_two_who_create_the_same_topic_at_once(metadata: Metadata, later: Later) -> None:
+def test_one_of_two_concurrent_creations_of_a_topic_succeeds(metadata: Metadata, later: Later) -> None:
     first, second, third = create(metadata, "t"), create(metadata, "t"), create(metadata, "u")
     assert len(later.waiting) == 1, "the second change waits for the first"
     later.do_one()

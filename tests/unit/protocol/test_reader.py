@@ -58,7 +58,7 @@ def test_unknown_tags_of_a_value_are_kept() -> None:
     assert reader(OffsetCommitValue, 4)(data, 0) == decode(OffsetCommitValue, 4, data)[0] == value
 
 
-def test_text_that_is_none() -> None:
+def test_text_that_is_not_utf_8_is_replaced() -> None:
     data = b"\x00\x01\xff" + b"\x00\x01t" + bytes(4)
     assert reader(OffsetCommitKey, 0)(data, 0) == OffsetCommitKey(
         group="\N{REPLACEMENT CHARACTER}", topic="t", partition=0

@@ -82,7 +82,9 @@ def as_row(record: Record, timestamp_type: int = 0) -> dict[str, object]:
     codec=st.sampled_from([0, 0, 1, 2, 3, 4]),
     max_rows=st.integers(min_value=1, max_value=30),
 )
-def test_columns_hold_what_the_records_say(records: list[Record], sizes: list[int], codec: int, max_rows: int) -> None:
+def test_columns_have_the_values_of_the_records(
+    records: list[Record], sizes: list[int], codec: int, max_rows: int
+) -> None:
     data = batches(records, sizes, codec)
     expected = [as_row(record) for record in records]
     assert rows(data) == expected

@@ -33,7 +33,7 @@ MIB = 1 << 20
 @pytest.mark.parametrize("codec", ALL, ids=CODEC_NAMES)
 @MANY
 @given(data=st.binary(max_size=300))
-def test_what_is_compressed_is_decompressed(codec: int, data: bytes) -> None:
+def test_compressed_data_is_decompressed(codec: int, data: bytes) -> None:
     assert decompress(codec, compress(codec, data), len(data)) == data
 
 
@@ -52,7 +52,7 @@ def test_growth_reaches_far_beyond_the_first_guess(codec: int) -> None:
 
 @pytest.mark.parametrize("codec", ALL, ids=CODEC_NAMES)
 @pytest.mark.parametrize("size", [0, 1, MIB, MIB + 1, 3 * MIB + 7])
-def test_what_is_compressed_in_steps_is_decompressed(codec: int, size: int) -> None:
+def test_data_that_was_compressed_in_steps_is_decompressed(codec: int, size: int) -> None:
     data = random.Random(7).randbytes(size // 2) + bytes(size - size // 2)
     steps = compress_in_steps(codec, data)
     pauses = 0

@@ -51,6 +51,6 @@ def test_other_types_are_passed_on_without_their_value() -> None:
         (marker_key(ABORT), b"\xff\xff\0\0\0\0"),
     ],
 )
-def test_what_is_no_control_record(key: bytes | None, value: bytes | None) -> None:
+def test_malformed_control_records_raise_corrupt_records(key: bytes | None, value: bytes | None) -> None:
     with pytest.raises(CorruptRecords):
         read_marker(key, value)

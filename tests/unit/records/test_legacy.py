@@ -47,7 +47,7 @@ def test_the_vectors_of_the_format() -> None:
     assert (message.magic, message.timestamp, message.key, message.value) == (1, FIRST, b"k", b"v")
 
 
-def test_what_is_written_are_the_vectors() -> None:
+def test_batches_are_converted_to_the_vectors() -> None:
     batch = build([Record(0, FIRST, b"k", b"v", [("h", b"dropped")])])
     assert for_old_client(batch, 0, 0, LIMIT) == V0
     assert for_old_client(batch, 1, 0, LIMIT) == V1
@@ -112,7 +112,7 @@ def test_a_batch_of_zeros_is_converted_a_few_megabytes_at_a_time() -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", [0, 1, 2, 3], ids=["none", "gzip", "snappy", "lz4"])
-def test_what_kafka_python_writes_is_taken(magic: int, codec: int) -> None:
+def test_message_sets_of_kafka_python_are_accepted(magic: int, codec: int) -> None:
     builder = kafka_records.MemoryRecordsBuilder(magic=magic, compression_type=codec, batch_size=1 << 20)
     for record in some_records():
         builder.append(record.timestamp, record.key, record.value)
@@ -146,7 +146,7 @@ def test_zstd_cannot_be_read_by_an_old_client() -> None:
         for_old_client(build(some_records(), codec=4), 1, 0, LIMIT)
 
 
-def test_log_append_time_is_told() -> None:
+def test_log_append_time_is_in_the_attributes_and_timestamps() -> None:
     batch = build([Record(0, FIRST, None, b"a"), Record(1, FIRST + 9, None, b"b")], timestamp_type=1)
     converted = list(messages(for_old_client(batch, 1, 0, LIMIT)))
     assert [(m.attributes, m.timestamp) for m in converted] == [(8, FIRST + 9), (8, FIRST + 9)]
@@ -201,7 +201,7 @@ def test_a_set_without_a_whole_message_is_nothing(data: bytes) -> None:
     assert all_at_once(rebuild(data, 0, len(data), LIMIT, LIMIT)) == (b"", NONE)
 
 
-def test_a_bomb_does_not_go_off() -> None:
+def test_a_decompression_bomb_returns_invalid_record() -> None:
     bomb = wrap(V1 * 100_000, 1, 1)
     assert all_at_once(rebuild(bomb, 0, len(bomb), LIMIT, 100_000)).error_code == INVALID_RECORD
 
@@ -216,7 +216,7 @@ def test_a_compressed_message_of_thousands_of_tiny_blocks_is_read_in_steps() -> 
     assert len(records_of(all_at_once(rebuild(data, 0, len(data), LIMIT, LIMIT)).batch)) == 5
 
 
-def test_damaged_sets_raise_nothing_else() -> None:
+def test_damaged_sets_raise_corrupt_records_only() -> None:
     rng = random.Random(5)
     for magic in (0, 1):
         for codec in range(4):

@@ -257,7 +257,7 @@ def test_a_codec_that_is_too_new_is_refused_before_the_crc_and_a_second_batch(fr
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
-def test_what_cannot_be_decompressed_is_an_unknown_server_error(codec: int) -> None:
+def test_undecompressible_records_return_unknown_server_error(codec: int) -> None:
     data = bytearray(batch([b"U" * 40], attributes=5, count=3, last=2))
     data[22] = codec
     data[17:21] = struct.pack(">I", crc32c.crc32c(bytes(data[21:])))
@@ -499,7 +499,7 @@ def test_a_good_batch_is_stored_as_it_came_but_for_offset_and_epoch() -> None:
     assert (result.header.producer_id, result.header.base_sequence, result.header.count) == (9, 3, 3)
 
 
-def test_what_follows_the_batch_is_not_stored() -> None:
+def test_bytes_behind_the_batch_are_not_stored() -> None:
     data = batch(GOOD)
     assert stored(check(data + b"x"))[16:] == data[16:]
 

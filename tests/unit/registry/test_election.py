@@ -33,13 +33,13 @@ def test_eligible_member_with_the_smallest_url_is_elected() -> None:
         ({}, 0),
     ],
 )
-def test_nobody_is_elected(members: dict[str, bytes], error: int) -> None:
+def test_no_member_is_elected_without_an_eligible_one(members: dict[str, bytes], error: int) -> None:
     assignment = elect(members)
     assert json.loads(assignment)["error"] == error
     assert elected(assignment) is None
 
 
 @pytest.mark.parametrize("data", [b"", b"null", b"[]", b"{", b'{"master_identity":7}', b"\xff", b"[" * 100_000])
-def test_assignment_that_is_none_elects_nobody(data: bytes) -> None:
+def test_malformed_assignment_elects_no_member(data: bytes) -> None:
     assert elected(data) is None
     assert identity_of(decoded(data)) is None

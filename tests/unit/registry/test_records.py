@@ -183,6 +183,6 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_no_registry_writes_is_a_wrong_record(name: str) -> None:
+def test_malformed_record_raises_wrong_record(name: str) -> None:
     with pytest.raises(WrongRecord):
         decoded(*WRONG[name])

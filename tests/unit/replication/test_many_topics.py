@@ -69,19 +69,19 @@ def most_between_steps(steps: Pieces, done: list[Any]) -> int:
 
 
 @pytest.mark.replaces_code
-def test_they_are_opened_in_steps(replicas: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_topics_are_opened_in_steps(replicas: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[Any] = []
     monkeypatch.setattr(replicas, "_opened", lambda topic, index, config: opened.append(topic.name))
     steps = (step for number in range(TOPICS) for step in replicas._open(topic(number)))
     assert most_between_steps(steps, opened) <= MOST_A_STEP
 
 
-def test_they_are_deleted_in_steps(replicas: Replicas, directory: Directory) -> None:
+def test_many_topics_are_deleted_in_steps(replicas: Replicas, directory: Directory) -> None:
     steps = (step for number in range(TOPICS) for step in replicas._close(topic(number)))
     assert most_between_steps(steps, directory.discarded) <= MOST_A_STEP
 
 
-def test_they_are_released_in_steps(replicas: Replicas, directory: Directory) -> None:
+def test_many_topics_are_released_in_steps(replicas: Replicas, directory: Directory) -> None:
     replicas._failed |= {(f"t{number}", 0) for number in range(TOPICS)}
     steps = (step for number in range(TOPICS) for step in replicas._release(topic(number, replica=2), [0]))
     assert most_between_steps(steps, directory.discarded) <= MOST_A_STEP

@@ -94,7 +94,7 @@ def tree(dice: random.Random, depth: int = 0) -> dict[str, Any]:
     }
 
 
-def test_what_fastavro_writes_passes_and_what_is_cut_does_not() -> None:
+def test_payloads_of_fastavro_pass_and_truncated_ones_do_not() -> None:
     dice = random.Random(7)
     for _ in range(30):
         payload = written(TREE, tree(dice))

@@ -430,7 +430,7 @@ def test_references_lead_to_definitions_anchors_ids_and_other_schemas() -> None:
     assert [parsed.named["properties"][str(index)].kind for index in range(len(targets))] == ["number"] * len(targets)
 
 
-def test_identifiers_within_values_are_none() -> None:
+def test_identifiers_within_values_are_ignored() -> None:
     schema = {
         "properties": {"a": {"$ref": "#x"}},
         "default": {"$id": "#x"},

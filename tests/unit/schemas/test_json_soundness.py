@@ -164,7 +164,7 @@ def valid(schema: Any) -> bool:
     return True
 
 
-def test_what_is_compatible_reads_what_was_written(request: pytest.FixtureRequest) -> None:
+def test_compatible_schemas_accept_the_values_of_the_old_ones(request: pytest.FixtureRequest) -> None:
     seed = request.config.getoption("--seed") or random.randrange(1 << 32)
     dice = SchemaDice(random.Random(seed))
     counts: Counter[str] = Counter()

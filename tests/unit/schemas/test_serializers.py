@@ -197,7 +197,7 @@ def test_protobuf_has_the_bytes_of_confluent_s_serializer(
 @settings(
     max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
-def test_any_json_goes_there_and_back(tmp_path: Path, value: dict[str, Any]) -> None:
+def test_any_json_is_serialized_and_deserialized(tmp_path: Path, value: dict[str, Any]) -> None:
     write, read = JSONSerializer(str(tmp_path), ORDER_JSON), JSONDeserializer(registry=str(tmp_path))
     assert read(write(value, ORDERS), ORDERS) == value
 
@@ -288,7 +288,7 @@ def test_a_directory_is_a_registry(tmp_path: Path, messages: dict[str, Any]) -> 
 # -- objects and errors --
 
 
-def test_objects_by_functions(tmp_path: Path) -> None:
+def test_functions_convert_objects_to_and_from_documents(tmp_path: Path) -> None:
     class Order:
         def __init__(self, number: int) -> None:
             self.number = number
@@ -349,6 +349,6 @@ def test_bytes_that_cannot_be_read(registry: Registry, messages: dict[str, Any])
 
 
 @pytest.mark.parametrize("text", ["{", '{"type": "record"}', "[1]"])
-def test_a_schema_that_is_none_is_refused_at_once(tmp_path: Path, text: str) -> None:
+def test_a_malformed_schema_is_refused_by_the_constructor(tmp_path: Path, text: str) -> None:
     with pytest.raises(UnsupportedSchema):
         AvroSerializer(str(tmp_path), text)

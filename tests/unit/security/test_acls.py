@@ -90,7 +90,7 @@ def test_one_allowing_acl(rule: Acl, operation: int, is_allowed: bool) -> None:
     assert decision == (Decision(True, rule) if is_allowed else DEFAULT_DENY)
 
 
-def test_a_denial_beats_whatever_is_more_specific() -> None:
+def test_a_denial_takes_precedence_over_more_specific_acls() -> None:
     wide = acl(name="*", permission=DENY)
     assert decide(acl(), wide) == Decision(False, wide)
     prefixed = acl(name="", pattern=PREFIXED, permission=DENY, operation=ALL)
@@ -102,7 +102,7 @@ def test_a_denial_implies_nothing() -> None:
     assert not decide(acl(), acl(operation=DESCRIBE, permission=DENY), operation=DESCRIBE).is_allowed
 
 
-def test_an_acl_of_somebody_else_shuts_everybody_out() -> None:
+def test_an_acl_of_another_principal_denies_all_others() -> None:
     assert decide(acl(principal=BOB), everyone=True) == DEFAULT_DENY
     assert decide(acl(name="other", principal=BOB), everyone=True) == DEFAULT_ALLOW
     assert decide(acl(name="*", principal=BOB), everyone=True) == DEFAULT_DENY

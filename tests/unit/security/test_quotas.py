@@ -41,7 +41,7 @@ def test_a_rate_falls_with_time_and_is_forgotten_after_all_windows() -> None:
     assert rate.is_idle(11_500)
 
 
-def test_windows_begin_with_what_happens() -> None:
+def test_windows_begin_with_the_first_recorded_value() -> None:
     rate = Rate(WINDOW)
     for now in (0, 900, 2500, 3499, 3500):
         rate.record(1000, now)
@@ -114,7 +114,7 @@ def test_the_most_specific_limit_wins(most: int) -> None:
     assert limits.of("u", "c") == (PRECEDENCE[most][1], float(most))
 
 
-def test_nobody_has_a_limit_of_another() -> None:
+def test_the_limit_of_an_entity_does_not_apply_to_others() -> None:
     limits = QuotaLimits(PRODUCER_BYTE_RATE, {entity("u", "c"): {PRODUCER_BYTE_RATE: 1.0}})
     assert (limits.of("u", "d"), limits.of("v", "c"), limits.of("", "")) == (None, None, None)
 
@@ -133,7 +133,7 @@ def test_throttle_times_may_be_bounded() -> None:
     assert RateQuota(limits, WINDOW, 1000).record("u", "", 1e9, 0) == 1000
 
 
-def test_rates_of_those_who_are_gone_are_forgotten() -> None:
+def test_rates_of_idle_clients_are_forgotten() -> None:
     quota = RateQuota(QuotaLimits(PRODUCER_BYTE_RATE, {entity(client_id=None): {PRODUCER_BYTE_RATE: 1000.0}}), WINDOW)
     for number in range(1000):
         quota.record("u", f"c{number}", 1, 0)

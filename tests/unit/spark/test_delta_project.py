@@ -170,7 +170,7 @@ def test_a_run_serves_the_versions_of_its_tables(shop: Path, monkeypatch: pytest
     assert ("ottla_spark_batches_total" in served(), "ottla_table" in served()) == (True, False)
 
 
-def test_what_cannot_be_shown_is_one_line(shop: Path, tmp_path: Path) -> None:
+def test_errors_of_status_are_one_line(shop: Path, tmp_path: Path) -> None:
     write_project(tmp_path / "plain", "127.0.0.1:1", "in", "out")
     (tmp_path / "empty").mkdir()
     broken = tmp_path / "broken" / "_delta_log"
@@ -211,7 +211,7 @@ def test_metrics_take_the_place_of_a_table(shop: Path) -> None:
         assert (code, "--metrics" in output) == (2, True), output
 
 
-def test_compact_rewrites_small_files_and_deletes_what_kills_left(shop: Path) -> None:
+def test_compact_rewrites_small_files_and_deletes_orphaned_ones(shop: Path) -> None:
     orders = options(shop / "data/tables/orders")
     for number in range(5):
         add(orders, ids(number), number)

@@ -453,7 +453,7 @@ def test_a_driver_that_is_killed_at_a_commit_goes_on_after_it(
     assert table_of(tmp_path / "t").sort_by("id").to_pydict() == {"id": [0, 1], "note": [None, "x"]}
 
 
-def test_what_a_kill_leaves_is_removed_by_vacuum(tmp_path: Path) -> None:
+def test_orphaned_files_are_removed_by_vacuum(tmp_path: Path) -> None:
     opts = options(tmp_path / "t")
     add(opts, ids(0), 0)
     left = written(opts, ids(1))

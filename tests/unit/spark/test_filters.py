@@ -48,7 +48,7 @@ MOMENT_MS = 1_778_051_289_123
         ([EqualTo(("value",), b"v")], Pruning()),
     ],
 )
-def test_what_a_filter_says(filters: list[Filter], expected: Pruning) -> None:
+def test_filters_become_a_pruning(filters: list[Filter], expected: Pruning) -> None:
     assert pruning(filters) == expected
 
 
@@ -63,7 +63,7 @@ def test_what_a_filter_says(filters: list[Filter], expected: Pruning) -> None:
         (Pruning(end=10), None),
     ],
 )
-def test_what_is_left_of_a_range(kept: Pruning, expected: tuple[int, int] | None) -> None:
+def test_a_pruning_limits_a_range(kept: Pruning, expected: tuple[int, int] | None) -> None:
     partition = TopicPartition("t", 0)
     left = kept.of(OffsetRange(partition, 10, 20))
     assert left == (None if expected is None else OffsetRange(partition, *expected))

@@ -31,7 +31,7 @@ def program(path: Path, text: str) -> Path:
     return path
 
 
-def test_programs_that_say_nothing_sensible(tmp_path: Path) -> None:
+def test_programs_without_a_java_version_have_version_0(tmp_path: Path) -> None:
     assert java.version_of(tmp_path / "nothing") == 0
     assert java.version_of(program(tmp_path / "false", "exit 1")) == 0
     assert java.version_of(program(tmp_path / "java", "echo 'openjdk version \"21.0.1\"' >&2")) == 21

@@ -49,7 +49,7 @@ def test_positions_survive_a_checkpoint(saved: Positions) -> None:
     "text",
     ["", "[]", '{"t": 1}', '{"t": {"x": 1}}', '{"t": {"0": -3}}', '{"t": {"0": "1"}}', '{"t": {"0": true}}'],
 )
-def test_what_is_no_position(text: str) -> None:
+def test_malformed_positions_are_refused(text: str) -> None:
     with pytest.raises(InvalidOption, match=r'^startingOffsets must look like \{"topic"'):
         parse_positions(text, "startingOffsets")
 
@@ -105,7 +105,7 @@ def test_json_must_name_every_partition_and_no_other() -> None:
     assert offset_lookups(Boundary("x", times={A: 9}), [A]) == {A: 9}
 
 
-def test_answers_become_offsets() -> None:
+def test_boundaries_are_resolved_to_offsets() -> None:
     boundary = Boundary("startingOffsets", offsets={A: 5, B: LATEST})
     assert resolve(boundary, [A, B], {B: FoundOffset(9, -1)}, {}) == {A: 5, B: 9}
     by_time = Boundary("startingTimestamp", time=1000, or_latest=True)
@@ -195,7 +195,7 @@ def test_pieces_have_a_largest_size() -> None:
     assert len(split([OffsetRange(A, 0, 100)], 50, 10)) == 50
 
 
-def test_what_stays_whole_does_not_count_for_the_others() -> None:
+def test_small_ranges_do_not_affect_the_split_of_large_ones() -> None:
     pieces = split([OffsetRange(A, 0, 1000), OffsetRange(B, 0, 10), OffsetRange(C, 0, 10)], 4)
     assert [(piece.partition, piece.end - piece.start) for piece in pieces] == [(A, 500), (A, 500), (B, 10), (C, 10)]
 

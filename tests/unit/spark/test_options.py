@@ -94,13 +94,13 @@ def test_assignment() -> None:
         ({"subscribe": "t", "includeheader": "1"}, "^includeHeader is not an option .*; did you mean includeHeaders.$"),
     ],
 )
-def test_refused(options: dict[str, str], sentence: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, str], sentence: str) -> None:
     with pytest.raises(InvalidOption, match=sentence):
         source_options({**SERVERS, **options}, stream=True)
 
 
 @pytest.mark.parametrize("name", ["groupOffsets", "missingTopicTimeout", "onTopicRecreated", "shareGroup"])
-def test_what_a_batch_read_does_not_have(name: str) -> None:
+def test_options_of_streams_are_refused_for_a_batch(name: str) -> None:
     with pytest.raises(InvalidOption, match=f"{name} is for streams"):
         source_options({**SERVERS, "subscribe": "t", name: "restart"}, stream=False)
 

@@ -32,7 +32,7 @@ ottla.spark.offsets.InvalidOption: topik is not an option of the ottla sink
 """
 
 
-def test_the_last_word_of_a_flow_counts() -> None:
+def test_the_last_event_of_a_flow_is_its_state() -> None:
     tracker = FlowTracker(("spark_catalog.", "shop."))
     for at, message in enumerate(
         [
@@ -61,7 +61,7 @@ def test_the_last_word_of_a_flow_counts() -> None:
     assert (report.document()["state"], report.document()["seconds"]) == ("FAILED", 12.346)
 
 
-def test_a_flow_that_failed_and_then_succeeded_is_well() -> None:
+def test_a_flow_that_succeeds_after_a_failure_is_completed() -> None:
     tracker = FlowTracker()
     for at, message in enumerate(["Flow a is STARTING.", "Flow 'a' has FAILED.\nError: x", "Flow a has COMPLETED."]):
         tracker.on_event(message, float(at))
@@ -69,7 +69,7 @@ def test_a_flow_that_failed_and_then_succeeded_is_well() -> None:
     assert RunReport(tracker.flows({}, {}), 2.0).failure is None
 
 
-def test_three_failures_are_one() -> None:
+def test_repeated_failures_of_a_flow_are_reported_once() -> None:
     tracker = FlowTracker()
     tracker.on_event(
         "Flow 'a' has FAILED more than 2 times and will not be restarted.\nError: [X] no SQLSTATE: 42000", 1.0
@@ -95,7 +95,7 @@ def test_reasons_are_one_line() -> None:
     assert reason("Traceback (most recent call last):\n  File x\n") == "Traceback (most recent call last):"
 
 
-def test_tables_grow_by_what_was_not_there_before() -> None:
+def test_growth_is_the_difference_of_row_counts() -> None:
     assert growth({"a": 5, "b": 2, "gone": 1}, {"a": 9, "b": 3, "new": 4}, ["b"]) == {"a": 4, "b": 3, "new": 4}
 
 
@@ -163,7 +163,7 @@ def test_sample_data_breaks_each_kind_of_rule(tmp_path: Path) -> None:
     assert sum('"amount": -' in line or not line.startswith("{") for line in lines) == 2
 
 
-def test_projects_that_are_none(tmp_path: Path) -> None:
+def test_invalid_projects_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidProject, match=r"no spark-pipeline\.yml in"):
         open_project(tmp_path)
     for text in ("name: [", "name: x", "name: x\nstorage: y\nfoo: 1", "name: x\nstorage: y\nlibraries: [1]", "7"):

@@ -72,9 +72,7 @@ def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
         ({0: [SHARED]}, "the offsets of a share group"),
     ],
 )
-def test_what_cannot_be_made_plain_is_refused(
-    tmp_path: Path, batches: dict[int, list[str]] | None, message: str
-) -> None:
+def test_unsuitable_checkpoints_are_refused(tmp_path: Path, batches: dict[int, list[str]] | None, message: str) -> None:
     directory = tmp_path if batches is None else checkpoint(tmp_path / "c", batches)
     output = run(str(directory), status=1)
     assert message in output

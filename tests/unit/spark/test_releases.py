@@ -24,7 +24,7 @@ def test_a_version_has_a_release(version: str, release: tuple[int, int]) -> None
     assert release_of(version) == release
 
 
-def test_what_needs_a_newer_release_names_both(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_names_the_required_and_the_present_release(monkeypatch: pytest.MonkeyPatch) -> None:
     require(releases.RELEASE, "nothing")
     monkeypatch.setattr(releases, "RELEASE", (4, 0))
     with pytest.raises(UnsupportedPySpark, match=r"^it needs PySpark 4\.2 or newer, this is \d"):

@@ -64,7 +64,7 @@ def test_a_renewal_that_comes_too_late_is_not_the_last_one() -> None:
     assert member.said[-1] is AcknowledgeType.ACCEPT
 
 
-def test_what_is_settled_is_renewed_no_more() -> None:
+def test_settled_records_are_not_renewed() -> None:
     member = Member()
     batch = batch_of(member, record(0), record(1))
     assert member.renewed.wait(20)
@@ -73,7 +73,7 @@ def test_what_is_settled_is_renewed_no_more() -> None:
     assert "ottla-renew" not in [thread.name for thread in threading.enumerate()]
 
 
-def test_a_group_that_does_not_hear_in_time_what_is_accepted_ends_no_query(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_timeout_of_an_acknowledgement_does_not_end_the_query(caplog: pytest.LogCaptureFixture) -> None:
     member = Member(*[RequestTimedOut("no answer within 60000 ms")] * 1000)
     batch = batch_of(member, record(0))
     with caplog.at_level(logging.WARNING, "ottla.spark"):

@@ -26,7 +26,7 @@ offsets = st.builds(
 
 
 @given(offsets)
-def test_there_and_back(offset: StreamOffset) -> None:
+def test_offsets_survive_json(offset: StreamOffset) -> None:
     assert stream_offset(json.loads(json.dumps(offset.json()))) == offset
 
 

@@ -104,7 +104,7 @@ ORDERS: list[dict[str, Any]] = [
 ]
 
 
-def test_avro_beside_confluent(registry: Registry, client: SchemaRegistryClient) -> None:
+def test_avro_is_compatible_with_confluents_serializers(registry: Registry, client: SchemaRegistryClient) -> None:
     frames = [AvroSerializer(client, ORDER)(order, VALUE) for order in ORDERS]
     assert read([*frames, None], reading("AVRO", ORDER, registry)) == [*ORDERS, None]
     column = reading("AVRO", ORDER, registry).column(pa.array([None, *frames], pa.binary()))
@@ -141,7 +141,7 @@ FAR: Final = avro(
 )
 
 
-def test_what_cannot_be_decoded_is_null_or_an_error(registry: Registry) -> None:
+def test_undecodable_values_are_null_or_an_error(registry: Registry) -> None:
     """Another record type, a branch that the reader lacks, and times beyond microseconds, which became some in 1969."""
     other = registry.add("other", avro({"name": "a", "type": "string"}, name="Other"))
     branch = registry.add("branch", avro({"name": "ms", "type": ["string", "long"]}))
@@ -242,7 +242,7 @@ CUSTOMER = json.dumps(
 )
 
 
-def test_json_beside_confluent(registry: Registry, client: SchemaRegistryClient) -> None:
+def test_json_is_compatible_with_confluents_serializers(registry: Registry, client: SchemaRegistryClient) -> None:
     rows: list[dict[str, Any]] = [
         {
             "id": 1,
@@ -320,7 +320,9 @@ def compiled() -> Any:
     return lambda name: message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
 
 
-def test_protobuf_beside_confluent(registry: Registry, client: SchemaRegistryClient, compiled: Any) -> None:
+def test_protobuf_is_compatible_with_confluents_serializers(
+    registry: Registry, client: SchemaRegistryClient, compiled: Any
+) -> None:
     order = compiled("shop.Order")
     full = order(
         id=1, name="n", state="PAID", lines=[{"what": "w", "count": 2**32 - 1}], price={"cents": 7}, cash=b"\0",
@@ -417,7 +419,7 @@ def test_a_value_of_another_type_is_bad_alone() -> None:
         read(frames[:2], reading("JSON", text, None))
 
 
-def test_what_does_not_fit_is_not_written() -> None:
+def test_values_that_do_not_fit_the_schema_are_not_written() -> None:
     text = avro(
         {"name": "id", "type": "long"}, {"name": "state", "type": {"type": "enum", "name": "S", "symbols": ["A"]}}
     )
@@ -433,7 +435,7 @@ def test_what_does_not_fit_is_not_written() -> None:
             written(pa.array([row], pa.struct(kind)), "AVRO", text, 1)
 
 
-def test_message_indexes_both_ways() -> None:
+def test_message_indexes_are_written_and_read() -> None:
     for indexes in ((0,), (1,), (0, 0), (3, 200, 1)):
         frame = head(1) + indexes_written(indexes) + b"payload"
         assert message_indexes(frame) == (indexes, len(frame) - 7)

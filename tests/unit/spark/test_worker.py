@@ -35,7 +35,7 @@ def test_chunks_are_not_brought_in_page_by_page_again() -> None:
     assert page_faults("given back") > 10 * max(1, kept)
 
 
-def test_what_the_first_task_left_is_not_collected_again() -> None:
+def test_objects_of_the_first_task_are_not_collected_again() -> None:
     first, second, third = freeze_counts("TaskContext._setTaskContext(TaskContext())")
     assert first == freeze_counts("pass")[0]  # Python 3.12 begins with some hundred
     assert second > first + 1000

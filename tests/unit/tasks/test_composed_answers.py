@@ -60,7 +60,7 @@ def test_a_part_that_is_done_already(compose: Compose) -> None:
     assert outcomes(compose(part, lambda response: response)) == ["completed"]
 
 
-def test_gather_hears_of_the_first_abandoned_part_only() -> None:
+def test_gather_is_abandoned_once() -> None:
     queue = immediate_queue()
     first, second = Deferred[int](queue), Deferred[int](queue)
     heard = outcomes(gather([first, second, 3], sum))

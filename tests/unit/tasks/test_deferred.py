@@ -38,7 +38,7 @@ def test_an_abandoned_deferred_has_an_error() -> None:
         deferred.result()
 
 
-def test_a_withdrawn_deferred_calls_nobody() -> None:
+def test_a_withdrawn_deferred_calls_no_listener() -> None:
     queue = manual_queue()
     deferred: Deferred[int] = Deferred(queue)
     values: list[int] = []
@@ -52,7 +52,7 @@ def test_a_withdrawn_deferred_calls_nobody() -> None:
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_random_lives_keep_the_contract(seed: int) -> None:
+def test_random_operations_keep_the_contract(seed: int) -> None:
     """The first outcome counts; listeners hear of it once each, in the order of their registration, when the queue runs."""
     dice = random.Random(seed)
     queue = manual_queue()

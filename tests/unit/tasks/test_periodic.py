@@ -26,7 +26,7 @@ class Work:
         return self.answer
 
 
-def test_it_runs_again_whatever_became_of_a_run(caplog: pytest.LogCaptureFixture) -> None:
+def test_periodic_work_runs_again_after_a_failure(caplog: pytest.LogCaptureFixture) -> None:
     work = Work()
     work.periodic.run_in(10)
     work.world.pass_time(150)

@@ -86,7 +86,7 @@ def test_only_the_first_outcome_counts(scheduler: Scheduler) -> None:
     assert promise.result() == 1
 
 
-def test_nobody_is_entered_while_he_runs(world: World, scheduler: Scheduler) -> None:
+def test_a_task_is_resumed_after_the_running_one(world: World, scheduler: Scheduler) -> None:
     """A promise that is kept by a running task wakes the waiting one afterwards."""
     order: list[str] = []
     promise = Deferred[None](scheduler)
@@ -106,7 +106,7 @@ def test_nobody_is_entered_while_he_runs(world: World, scheduler: Scheduler) -> 
     assert order == ["kept", "woken"]
 
 
-def test_a_long_chain_does_not_pile_up(world: World, scheduler: Scheduler) -> None:
+def test_a_long_chain_of_tasks_does_not_recurse(world: World, scheduler: Scheduler) -> None:
     first = previous = Deferred[int](scheduler)
 
     async def follow(before: Deferred[int]) -> int:
@@ -119,7 +119,7 @@ def test_a_long_chain_does_not_pile_up(world: World, scheduler: Scheduler) -> No
     assert previous.result() == 5000
 
 
-def test_time_goes_by(world: World, scheduler: Scheduler) -> None:
+def test_sleep_and_within_take_virtual_time(world: World, scheduler: Scheduler) -> None:
     never = Deferred[None](scheduler)
 
     async def wait() -> tuple[bool, int]:
@@ -133,7 +133,7 @@ def test_time_goes_by(world: World, scheduler: Scheduler) -> None:
     assert task.result() == (False, 1150)
 
 
-def test_the_first_of_several(world: World, scheduler: Scheduler) -> None:
+def test_within_ends_with_the_first_of_several(world: World, scheduler: Scheduler) -> None:
     mine, other = Deferred[None](scheduler), Deferred[None](scheduler)
 
     async def wait() -> bool:
@@ -167,7 +167,7 @@ def test_cancel_raises_where_it_waits(world: World, scheduler: Scheduler) -> Non
     task.cancel()
 
 
-def test_side_by_side(world: World, scheduler: Scheduler) -> None:
+def test_every_runs_coroutines_concurrently(world: World, scheduler: Scheduler) -> None:
     async def after(delay: int, value: int) -> int:
         await scheduler.sleep(delay)
         if value < 0:
@@ -188,7 +188,7 @@ def test_side_by_side(world: World, scheduler: Scheduler) -> None:
         failing.result()
 
 
-def test_what_nobody_waits_for_is_told(world: World) -> None:
+def test_failures_of_background_tasks_are_reported(world: World) -> None:
     failures: list[tuple[str, str]] = []
     scheduler = Scheduler(world, world, lambda name, error: failures.append((name, str(error))))
 
@@ -201,7 +201,7 @@ def test_what_nobody_waits_for_is_told(world: World) -> None:
     assert failures == [("work", "no")]
 
 
-def test_a_signal_happens_again_and_again(scheduler: Scheduler) -> None:
+def test_a_signal_can_be_set_repeatedly(scheduler: Scheduler) -> None:
     signal = Signal(scheduler)
     first = signal.wait()
     signal.happen()

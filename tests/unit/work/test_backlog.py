@@ -38,7 +38,7 @@ def test_the_same_key_in_another_partition_is_another_lane() -> None:
     assert [take(backlog).record.partition for _ in range(2)] == [0, 1]
 
 
-def test_only_what_is_done_up_to_there_is_committed() -> None:
+def test_offsets_are_committed_up_to_the_first_unfinished_record() -> None:
     backlog = Backlog(100)
     backlog.add([record(offset) for offset in (5, 6, 9)], 0)
     first, second, third = (take(backlog) for _ in range(3))
@@ -94,7 +94,7 @@ def test_nothing_of_a_revoked_partition_is_taken_or_committed() -> None:
     assert take(backlog).record.offset == 1
 
 
-def test_what_ends_late_after_a_revocation_changes_nothing() -> None:
+def test_records_finished_after_a_revocation_change_nothing() -> None:
     backlog = Backlog(100)
     backlog.add([record(0)], 0)
     running = take(backlog)

@@ -56,7 +56,7 @@ def started(data: Path, **configs: str) -> Iterator[tuple[str, dict[str, int]]]:
         yield admin.describe_cluster().cluster_id or "", levels
 
 
-def test_a_broker_starts_on_what_was_formatted(tmp_path: Path) -> None:
+def test_a_broker_starts_on_a_formatted_directory(tmp_path: Path) -> None:
     data = tmp_path / "data"
     assert output("format", "-t", ID, data) == f"Formatting metadata directory {data} with metadata.version 4.4-IV2.\n"
     meta = (data / "meta.properties").read_text(encoding="utf-8")
@@ -124,7 +124,7 @@ def test_several_directories_from_a_file_of_configs(tmp_path: Path) -> None:
     )
 
 
-def test_what_is_formatted_already_is_refused(tmp_path: Path) -> None:
+def test_a_formatted_directory_is_refused(tmp_path: Path) -> None:
     data = tmp_path / "data"
     output("format", "-t", ID, data)
     before = {path.name: path.read_bytes() for path in data.iterdir()}
@@ -291,7 +291,7 @@ def test_random_uuids() -> None:
 @pytest.mark.parametrize(
     "words", [["version-mapping", "-r", "4.0"], ["feature-dependencies", "-f", "metadata.version=20", "--json"]]
 )
-def test_features_say_the_same(words: list[str]) -> None:
+def test_the_output_is_that_of_the_command_features(words: list[str]) -> None:
     ours = CliRunner().invoke(main, ["features", *words])
     assert output(*words) == ours.stdout
     assert ours.exit_code == 0

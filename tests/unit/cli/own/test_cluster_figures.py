@@ -73,7 +73,7 @@ def test_one_sample_has_no_rates() -> None:
     }
 
 
-def test_what_is_new_has_grown_from_nothing_and_what_does_not_answer_has_no_rate() -> None:
+def test_new_topics_have_rates_from_zero_and_unreachable_brokers_have_none() -> None:
     before = sample(10, {A0: 100}, {1: {A0: 1000}}, leaders={A0: 1, A1: 2})
     now = sample(11, {A0: 100, B0: 8}, {1: {A0: 400, B0: 20}}, leaders={A0: 1, A1: 2, B0: 1})
     rates = {row.topic: (row.records_per_second, row.bytes_per_second) for row in figures(before, now).topics}

@@ -7,7 +7,7 @@ from ottla.metadata.image import Liveness
 KEY = "/live/1"
 
 
-def test_a_sign_of_life_is_what_was_written() -> None:
+def test_a_sign_of_life_is_encoded_and_decoded() -> None:
     sign = Liveness("ab", 7, 12, is_stopping=True, awaited=40, applied=39)
     assert Liveness.decoded(KEY, sign.encoded(), 12) == sign
 

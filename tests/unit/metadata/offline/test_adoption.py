@@ -99,7 +99,7 @@ def test_everything_lies_in_the_store(tmp_path: Path) -> None:
     assert {name: data for name, data in files(home).items() if name not in (".lock", "metadata.db")} == before
 
 
-def test_a_second_time_there_is_nothing_to_do(tmp_path: Path) -> None:
+def test_a_second_adoption_is_refused(tmp_path: Path) -> None:
     home = tmp_path / "kafka"
     messages = topic("plain", PLAIN, 1)
     lay_out(home, messages)
@@ -114,7 +114,7 @@ def test_a_second_time_there_is_nothing_to_do(tmp_path: Path) -> None:
         adopted(home)
 
 
-def test_a_snapshot_stands_for_what_lies_below_it(tmp_path: Path) -> None:
+def test_records_below_a_snapshot_are_skipped(tmp_path: Path) -> None:
     home = tmp_path / "kafka"
     lay_out(home, topic("plain", PLAIN, 1))
     log = home / "__cluster_metadata-0"
@@ -193,7 +193,7 @@ def _two_brokers(home: Path) -> None:
         (_two_brokers, r"node 1 is not the only one with replicas \(plain-0 on 1, 2\)"),
     ],
 )
-def test_what_is_refused_is_left_as_it_was(tmp_path: Path, spoil: Callable[[Path], None], why: str) -> None:
+def test_a_refused_directory_is_left_unchanged(tmp_path: Path, spoil: Callable[[Path], None], why: str) -> None:
     home = tmp_path / "kafka"
     lay_out(home, topic("plain", PLAIN, 1))
     spoil(home)
@@ -213,7 +213,7 @@ def test_another_node_and_another_cluster_are_refused(tmp_path: Path) -> None:
         adopted(first, node_id=2)
 
 
-def test_what_is_ottlas_own_is_no_kafkas(tmp_path: Path) -> None:
+def test_a_directory_of_ottla_is_refused(tmp_path: Path) -> None:
     home = tmp_path / "kafka"
     lay_out(home, topic("plain", PLAIN, 1))
     store = SqliteStore(home / "metadata.db")
@@ -286,7 +286,7 @@ def test_pipes_are_refused(tmp_path: Path, place: str) -> None:
     ],
     ids=["huge", "negative", "compressed"],
 )
-def test_batches_of_metadata_that_lie_about_their_size_are_refused(tmp_path: Path, data: bytes, why: str) -> None:
+def test_metadata_batches_with_a_wrong_size_are_refused(tmp_path: Path, data: bytes, why: str) -> None:
     home = tmp_path / "kafka"
     lay_out(home, [])
     path = home / "__cluster_metadata-0" / f"{0:020d}.log"
@@ -296,7 +296,7 @@ def test_batches_of_metadata_that_lie_about_their_size_are_refused(tmp_path: Pat
         adopted(home)
 
 
-def test_counts_in_metadata_records_that_lie_are_refused(tmp_path: Path) -> None:
+def test_wrong_counts_in_metadata_records_are_refused(tmp_path: Path) -> None:
     home = tmp_path / "kafka"
     lay_out(home, [])
     honest = value(topic("plain", PLAIN, 1)[1])

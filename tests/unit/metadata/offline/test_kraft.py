@@ -20,7 +20,7 @@ def config(name: str, text: str | None, resource: str = "plain") -> records.Conf
     return records.ConfigRecord(resource_type=2, resource_name=resource, name=name, value=text)
 
 
-def test_a_change_of_leader_is_an_epoch_and_other_changes_are_none() -> None:
+def test_only_a_change_of_leader_raises_the_epoch() -> None:
     metadata = replayed(
         *topic("plain", PLAIN, 2),
         records.PartitionChangeRecord(partition_id=0, topic_id=PLAIN, leader=-1),
@@ -85,7 +85,7 @@ def test_a_transaction_counts_once_it_has_ended() -> None:
     assert replayed(*begun, records.EndTransactionRecord()).configs == {(2, "plain"): {"retention.ms": "1"}}
 
 
-def test_records_of_no_concern_and_unknown_ones_are_told_apart() -> None:
+def test_only_unknown_records_are_counted_as_unknown() -> None:
     metadata = KraftMetadata()
     metadata.replay([Record(0, 0, None, b"\1\x14\0\0"), Record(1, 0, None, b"\1\x50\0\0")])
     assert dict(metadata.unknown) == {80: 1}
@@ -100,11 +100,11 @@ def test_records_of_no_concern_and_unknown_ones_are_told_apart() -> None:
         (b"\1\2\0\5", "offset 7: malformed TopicRecord version 0"),
     ],
 )
-def test_what_cannot_be_read_is_said(raw: bytes, why: str) -> None:
+def test_unreadable_records_raise_with_their_offset(raw: bytes, why: str) -> None:
     with pytest.raises(UnreadableMetadata, match=why):
         KraftMetadata().replay([Record(7, 0, None, raw)])
 
 
-def test_a_change_of_what_is_not_there_is_said() -> None:
+def test_a_change_of_a_missing_partition_raises() -> None:
     with pytest.raises(UnreadableMetadata, match="offset 0: of a topic or partition that is not there"):
         replayed(records.PartitionChangeRecord(partition_id=0, topic_id=PLAIN, leader=1))

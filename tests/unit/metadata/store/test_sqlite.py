@@ -60,7 +60,7 @@ def test_a_file_keeps_entries_and_the_revision(tmp_path: Path) -> None:
     again.close()
 
 
-def test_a_file_that_is_none_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_no_database_raises(tmp_path: Path) -> None:
     (tmp_path / "m.db").write_bytes(b"this is no database" * 100)
     with pytest.raises(DamagedStore, match=r"m\.db is not a metadata store"):
         SqliteStore(tmp_path / "m.db")
