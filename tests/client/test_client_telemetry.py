@@ -154,7 +154,7 @@ def test_metrics_are_not_pushed_when_that_is_switched_off(kafka: EmbeddedBroker)
 
 
 @contextmanager
-def _spied(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def _spy(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """List the clients whose pushes begin."""
     from ottla.client.telemetry.pushing import MetricsPush
 
@@ -184,7 +184,7 @@ def test_a_broker_without_a_receiver_gets_nothing(
         subscribe(bootstrap_servers, "all", metrics="*", interval_ms="100", match="client_id=lonely")
     try:
         with (
-            _spied(monkeypatch) as begun,
+            _spy(monkeypatch) as begun,
             caplog.at_level(logging.INFO, "ottla.client"),
             Producer(bootstrap_servers=bootstrap_servers, client_id="lonely") as producer,
         ):

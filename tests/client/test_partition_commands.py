@@ -13,7 +13,7 @@ from .commands import Commands
 from .conftest import Produce
 
 
-def written(path: Path, key: str, *rows: dict[str, Any]) -> str:
+def write_plan(path: Path, key: str, *rows: dict[str, Any]) -> str:
     """A file of such rows; its name."""
     path.write_text(json.dumps({"version": 1, key: rows}), encoding="utf-8")
     return str(path)
@@ -50,21 +50,21 @@ def test_get_offsets(commands: Commands, topic: str, produce: Produce) -> None:
 def test_delete_records(commands: Commands, topic: str, produce: Produce, tmp_path: Path) -> None:
     produce(topic, 5)
     rows = [{"topic": topic, "partition": 0, "offset": 2}, {"topic": topic, "partition": 1, "offset": -1}]
-    file = written(tmp_path / "offsets.json", "partitions", *rows)
+    file = write_plan(tmp_path / "offsets.json", "partitions", *rows)
     assert commands.said("delete-records", "--offset-json-file", file) == (
         "Executing records delete operation\nRecords delete operation completed:\n"
         f"partition: {topic}-0 low_watermark: 2\npartition: {topic}-1 low_watermark: 0\n"
     )
     assert commands.said("get-offsets", "--topic", topic, "--time", "earliest").startswith(f"{topic}:0:2\n")
-    beyond = written(tmp_path / "beyond.json", "partitions", {"topic": topic, "partition": 0, "offset": 99})
+    beyond = write_plan(tmp_path / "beyond.json", "partitions", {"topic": topic, "partition": 0, "offset": 99})
     result = commands.run("delete-records", "--offset-json-file", beyond)
     assert (result.exit_code, "OFFSET_OUT_OF_RANGE" in result.stdout) == (1, True)
-    twice = written(tmp_path / "twice.json", "partitions", rows[0], rows[0])
+    twice = write_plan(tmp_path / "twice.json", "partitions", rows[0], rows[0])
     assert commands.refused("delete-records", "--offset-json-file", twice) == f"{twice} names {topic}-0 twice"
     (tmp_path / "bad.json").write_text("{", encoding="utf-8")
     assert "is not valid JSON" in commands.refused("delete-records", "--offset-json-file", str(tmp_path / "bad.json"))
     assert "No such file" in commands.refused("delete-records", "--offset-json-file", str(tmp_path / "absent.json"))
-    odd = written(tmp_path / "odd.json", "partitions", {"topic": topic, "partition": 0})
+    odd = write_plan(tmp_path / "odd.json", "partitions", {"topic": topic, "partition": 0})
     assert "requires an offset" in commands.refused("delete-records", "--offset-json-file", odd)
 
 
@@ -94,7 +94,7 @@ def test_leader_election(commands: Commands, topic: str, tmp_path: Path) -> None
         )
     assert commands.said("leader-election", "--election-type", "preferred", "--all-topic-partitions") == ""
     rows = [{"topic": topic, "partition": 1}, {"topic": "no-such-topic", "partition": 0}]
-    file = written(tmp_path / "partitions.json", "partitions", *rows)
+    file = write_plan(tmp_path / "partitions.json", "partitions", *rows)
     result = commands.run("leader-election", "--election-type", "preferred", "--path-to-json-file", file)
     assert result.stderr.splitlines()[1:] == ["ottla: 1 replica(s) could not be elected"]
     assert f"Valid replica already elected for partitions {topic}-1\n" in result.stdout
@@ -104,7 +104,7 @@ def test_leader_election(commands: Commands, topic: str, tmp_path: Path) -> None
 
 
 def test_reassign_partitions(commands: Commands, topic: str, node: int, tmp_path: Path) -> None:
-    topics = written(tmp_path / "topics.json", "topics", {"topic": topic})
+    topics = write_plan(tmp_path / "topics.json", "topics", {"topic": topic})
     output = commands.said(
         "reassign-partitions", "--generate", "--topics-to-move-json-file", topics, "--broker-list", str(node)
     )
@@ -147,7 +147,7 @@ def test_reassign_partitions(commands: Commands, topic: str, node: int, tmp_path
 
 def test_plans_that_cannot_be(commands: Commands, topic: str, node: int, tmp_path: Path) -> None:
     def refused(**row: Any) -> str:
-        plan = written(tmp_path / "plan.json", "partitions", {"topic": topic, "partition": 0, **row})
+        plan = write_plan(tmp_path / "plan.json", "partitions", {"topic": topic, "partition": 0, **row})
         return commands.refused("reassign-partitions", "--execute", "--reassignment-json-file", plan)
 
     assert refused(replicas=[4711]) == f"there is no broker 4711, only {node}"
@@ -157,12 +157,12 @@ def test_plans_that_cannot_be(commands: Commands, topic: str, node: int, tmp_pat
     for action in ("--verify", "--cancel"):
         words = [action, "--reassignment-json-file", str(tmp_path / "plan.json")]
         assert commands.refused("reassign-partitions", *words).endswith(f"{topic}-0 has a replica twice")
-    topics = written(tmp_path / "topics.json", "topics", {"topic": topic})
+    topics = write_plan(tmp_path / "topics.json", "topics", {"topic": topic})
     proposal = ["--generate", "--topics-to-move-json-file", topics, "--broker-list", f"{node},4711"]
     assert commands.refused("reassign-partitions", *proposal) == f"there is no broker 4711, only {node}"
     assert refused(replicas=[node], log_dirs=["a", "b"]).endswith(f"{topic}-0 has 1 replicas and 2 log_dirs")
     assert "LOG_DIR_NOT_FOUND" in refused(replicas=[node], log_dirs=["/odd"])
-    plan = written(tmp_path / "plan.json", "partitions", {"topic": "no-such", "partition": 0, "replicas": [node]})
+    plan = write_plan(tmp_path / "plan.json", "partitions", {"topic": "no-such", "partition": 0, "replicas": [node]})
     result = commands.run("reassign-partitions", "--verify", "--reassignment-json-file", plan)
     assert result.exit_code == 1
     assert "There is no active reassignment of partition no-such-0, but replica set is  rather than" in result.stdout

@@ -21,7 +21,7 @@ from .test_commands import jaas, write
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 
 
-def settled(logins: Logins) -> None:
+def wait_until_applied(logins: Logins) -> None:
     """Wait until an Apache Kafka has applied a change of tokens, which it does after its answer."""
     if logins.broker.is_kafka:
         time.sleep(0.5)
@@ -40,13 +40,13 @@ def by_token(
 def test_a_login_with_a_token(logins: Logins, mechanism: str, listener: str) -> None:
     with Admin(logins.sasl()) as admin:
         token = admin.create_delegation_token(renewers=["User:bob"], max_lifetime_ms=3_600_000)
-        settled(logins)
+        wait_until_applied(logins)
         assert (token.owner, token.requester, token.renewers) == ("User:alice", "User:alice", ("User:bob",))
         assert token.issue_ms < token.expiry_ms == token.max_ms == token.issue_ms + 3_600_000
         assert token in admin.describe_delegation_token()
         assert round_trip(by_token(logins, token, mechanism, listener)) == [b"a", b"b", b"c"]
         admin.expire_delegation_token(token.hmac)
-        settled(logins)
+        wait_until_applied(logins)
     assert isinstance(refusal(by_token(logins, token, mechanism, listener)), NotAuthenticated)
     assert token.password not in repr(token)
     assert token.password not in str(token)
@@ -58,17 +58,17 @@ def test_renewal_and_expiry(logins: Logins) -> None:
         Admin(logins.sasl() | {"sasl_username": "bob", "sasl_password": "bob-secret"}) as bob,
     ):
         token = admin.create_delegation_token(renewers=["User:bob"])
-        settled(logins)
+        wait_until_applied(logins)
         now = time.time() * 1000
         assert abs(bob.renew_delegation_token(token.hmac, renew_period_ms=60_000) - now - 60_000) < 5000
         assert abs(bob.expire_delegation_token(token.hmac, expiry_period_ms=120_000) - now - 120_000) < 5000
-        settled(logins)
+        wait_until_applied(logins)
         (described,) = (known for known in bob.describe_delegation_token(["User:alice"]) if known.hmac == token.hmac)
         assert described.renewers == ("User:bob",)
         assert abs(described.expiry_ms - now - 120_000) < 5000
         assert token.hmac not in [known.hmac for known in bob.describe_delegation_token([])]
         admin.expire_delegation_token(token.hmac)
-        settled(logins)
+        wait_until_applied(logins)
         with pytest.raises(KafkaError) as caught:
             admin.renew_delegation_token(token.hmac)
         assert caught.value.name == "DELEGATION_TOKEN_NOT_FOUND"
@@ -135,7 +135,7 @@ def test_create_and_describe(config: str, logins: Logins) -> None:
     """Lines of Kafka's tool, but for the blanks at their ends."""
     words = ["--renewer-principal", "User:bob", "--renewer-principal", "User:carl", "--max-life-time-period", "-1"]
     lines = output(config, "--create", *words).split("\n")
-    settled(logins)
+    wait_until_applied(logins)
     assert lines[0] == "Calling create token operation with renewers :[User:bob, User:carl] , max-life-time-period :-1"
     token_id = lines[1].removeprefix("Created delegation token with tokenId : ")
     assert lines[2:5] == ["", TITLES, ""]
@@ -151,25 +151,25 @@ def test_create_and_describe(config: str, logins: Logins) -> None:
     assert everything[0] == "Calling describe token operation for current user."
     assert lines[5] in everything
     output(config, "--expire", "--expiry-time-period", "-1", "--hmac", "-", text=matched[1] + "\n")
-    settled(logins)
+    wait_until_applied(logins)
     assert lines[5] not in output(config, "--describe").split("\n")
 
 
 def test_renew_and_expire(config: str, logins: Logins) -> None:
     created = json.loads(output(config, "--create", "--max-life-time-period", "3600000", "--json"))
-    settled(logins)
+    wait_until_applied(logins)
     hmac = created["hmac"]
     lines = output(config, "--renew", "--renew-time-period", "60000", "--hmac", hmac).split("\n")
     assert lines[0] == "Calling renew token operation with hmac :[hidden] , renew-time-period :60000"
     assert re.fullmatch(f"Completed renew operation. New expiry date : {DATE}", lines[1])
-    settled(logins)
+    wait_until_applied(logins)
     described = json.loads(output(config, "--describe", "--json"))
     (mine,) = (token for token in described if token["hmac"] == hmac)
     assert abs(mine["expiry_timestamp"] - time.time() * 1000 - 60_000) < 5000
     assert mine | {"expiry_timestamp": 0} == created | {"expiry_timestamp": 0}
     expiry = json.loads(output(config, "--expire", "--expiry-time-period", "-1", "--hmac", hmac, "--json"))
     assert abs(expiry["expiry_timestamp"] - time.time() * 1000) < 5000
-    settled(logins)
+    wait_until_applied(logins)
     result = ottla(config, "--renew", "--renew-time-period", "-1", "--hmac", hmac)
     assert result.exit_code == 1
     assert "DELEGATION_TOKEN_NOT_FOUND" in result.stderr
