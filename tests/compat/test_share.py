@@ -47,7 +47,7 @@ def member(library: Any, servers: str, topic: str, kind: Any = None, **options: 
     return (kind or library.ShareConsumer)({"bootstrap.servers": servers, "group.id": name, **configs})
 
 
-def polled(consumer: Any) -> Any:
+def poll_messages(consumer: Any) -> Any:
     """Return the messages of the first poll that has some, within 15 s."""
     end = time.monotonic() + 15
     while time.monotonic() < end:
@@ -64,7 +64,7 @@ def implicit(library: Any, servers: str, topic: str) -> list[Any]:
     result: list[Any] = [raised(call) for call in calls]
     consumer.subscribe([topic])
     result.append(consumer.subscription())
-    messages = polled(consumer)
+    messages = poll_messages(consumer)
     result += [[shown(message) for message in messages], len(messages), messages.count(), messages.is_empty()]
     result += [shown(messages[0]), [shown(message) for message in messages[1:3]], type(messages[:1]).__name__]
     result += [raised(call) for call in (partial(consumer.acknowledge, messages[0]), consumer.commit_sync)]
@@ -83,7 +83,7 @@ def explicit(library: Any, servers: str, topic: str) -> list[Any]:
     with member(library, servers, topic, share_acknowledgement_mode="explicit") as consumer:
         consumer.set_acknowledgement_commit_callback(lambda offsets, error: calls.append((str(offsets), error)))
         consumer.subscribe([topic])
-        messages = polled(consumer)
+        messages = poll_messages(consumer)
         result: list[Any] = [[shown(message) for message in messages]]
         for number, outcome in enumerate((kind.ACCEPT, kind.RELEASE, kind.REJECT)):
             result.append(consumer.acknowledge(messages[number], outcome))
@@ -99,7 +99,7 @@ def explicit(library: Any, servers: str, topic: str) -> list[Any]:
         result += [raised(partial(consumer.acknowledge_offset, *arguments)) for arguments in offsets]
         result += [raised(partial(consumer.poll, 0.2)), consumer.acknowledge(messages[5])]
         result += [str(consumer.commit_sync(10)), list(calls), raised(partial(consumer.acknowledge, messages[0]))]
-        again = polled(consumer)
+        again = poll_messages(consumer)
         result.append([shown(message) for message in again])
         for message in again:
             consumer.acknowledge(message)
@@ -110,7 +110,7 @@ def explicit(library: Any, servers: str, topic: str) -> list[Any]:
 def from_two_threads(library: Any, servers: str, topic: str) -> list[Any]:
     consumer = member(library, servers, topic)
     consumer.subscribe([topic])
-    polled(consumer)
+    poll_messages(consumer)
     thread = threading.Thread(target=consumer.poll, args=(1.5,))
     thread.start()
     time.sleep(0.3)
@@ -133,7 +133,7 @@ def deserialized(library: Any, servers: str, topic: str) -> list[Any]:
     configs = {"key.deserializer": serialization.StringDeserializer(), "value.deserializer": value_of}
     with member(library, servers, topic, library.DeserializingShareConsumer, **configs) as consumer:
         consumer.subscribe([topic])
-        return [shown(message) for message in polled(consumer)]
+        return [shown(message) for message in poll_messages(consumer)]
 
 
 def configs(library: Any, servers: str, topic: str) -> list[Any]:
