@@ -60,7 +60,7 @@ def confluent_consumer(kafka: Kafka, protocol: str = "classic") -> Consumer:
     return made
 
 
-def polled(consumer: Consumer) -> bytes:
+def poll_messages(consumer: Consumer) -> bytes:
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         message = consumer.poll(0.1)
@@ -118,23 +118,23 @@ def test_a_producer_waits_for_a_broker_that_was_killed(
 def test_a_consumer_gets_over_the_end_of_its_session(kafka: Kafka, protocol: str) -> None:
     kafka.produce("orders", "one")
     consumer = confluent_consumer(kafka, protocol)
-    assert polled(consumer) == b"one"
+    assert poll_messages(consumer) == b"one"
     consumer.commit(asynchronous=False)
     kafka.expire_session("billing")
     kafka.produce("orders", "two")
-    assert polled(consumer) == b"two"
+    assert poll_messages(consumer) == b"two"
     consumer.close()
 
 
 def test_a_consumer_finds_its_coordinator_again(kafka: Kafka) -> None:
     kafka.produce("orders", "one")
     consumer = confluent_consumer(kafka)
-    assert polled(consumer) == b"one"
+    assert poll_messages(consumer) == b"one"
     kafka.move_coordinator("billing")
     consumer.commit(asynchronous=False)
     kafka.move_coordinator("billing")
     kafka.produce("orders", "two")
-    assert polled(consumer) == b"two"
+    assert poll_messages(consumer) == b"two"
     consumer.close()
 
 
@@ -144,7 +144,7 @@ def test_a_client_speaks_to_an_older_release(
     with kafka.pin_versions("2.8"):
         producer("old")
         consumer = confluent_consumer(kafka)
-        assert polled(consumer) == b"old"
+        assert poll_messages(consumer) == b"old"
         consumer.close()
     assert reports == [None]
 

@@ -97,7 +97,7 @@ class Described(NamedTuple):
 
 
 @contextlib.contextmanager
-def served(described: Sequence[Described], replacements: Sequence[Mapping[str, str]]) -> Iterator[None]:
+def run_brokers(described: Sequence[Described], replacements: Sequence[Mapping[str, str]]) -> Iterator[None]:
     """Run brokers with the texts of `replacements` in place of host names and paths."""
     processes = []
 
@@ -174,7 +174,7 @@ def test_the_brokers_of_the_compose_file_form_a_cluster(etcd: EtcdServer, tmp_pa
                 "0.0.0.0:9464": f"127.0.0.1:{metrics[number]}",
             }
         )
-    with served(described, replacements):
+    with run_brokers(described, replacements):
         assert_cluster(ports[1::2])
         for port, service in zip(metrics, brokers, strict=True):
             program = service["healthcheck"]["test"][3].replace("127.0.0.1:9464", f"127.0.0.1:{port}")
@@ -229,7 +229,7 @@ def test_the_brokers_of_the_kubernetes_manifest_form_a_cluster(etcd: EtcdServer,
     probes = [container[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness", "readiness")]
     named = {port["name"]: port["containerPort"] for port in container["ports"]}
     assert {named[probe["port"]] for probe in probes} == {9464}
-    with served(described, replacements):
+    with run_brokers(described, replacements):
         assert_cluster(ports)
         for port in metrics:
             for path in [*(probe["path"] for probe in probes), "/metrics"]:
@@ -252,7 +252,7 @@ def test_a_single_broker_is_served_as_its_unit_says(tmp_path: Path) -> None:
     text = (folder / "server.properties").read_text().replace("127.0.0.1:9092", f"127.0.0.1:{port}")
     config.write_text(text.replace("/var/lib/ottla", str(tmp_path / "data")))
     by = {"/etc/ottla/server.properties": str(config), "127.0.0.1:9464": f"127.0.0.1:{metrics}"}
-    with served([Described(started[1].split(), {})], [by]):
+    with run_brokers([Described(started[1].split(), {})], [by]):
         assert_cluster([port])
 
 
@@ -280,7 +280,7 @@ def test_the_brokers_of_the_units_form_a_cluster(etcd: EtcdServer, tmp_path: Pat
                 "127.0.0.1:9464": f"127.0.0.1:{metrics[number - 1]}",
             }
         )
-    with served([Described(arguments, {})] * 3, replacements):
+    with run_brokers([Described(arguments, {})] * 3, replacements):
         assert_cluster(ports)
         for port in metrics:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=30) as answer:
