@@ -110,7 +110,7 @@ def topic(spark: SparkSession, servers: str, source: str) -> DataFrame:
     return records.selectExpr("CAST(value AS STRING) AS value", "partition", "offset", "offset % 2 = 0 AS even")
 
 
-def started(frame: DataFrame, path: str, checkpoint: str, **dying: str) -> StreamingQuery:
+def start_query(frame: DataFrame, path: str, checkpoint: str, **dying: str) -> StreamingQuery:
     """Append all that is available, with "step", "batch", "flag", "waits"."""
     return (
         frame.writeStream.format("dying-delta")
@@ -138,7 +138,7 @@ def main(
     )
     spark.sparkContext.setLogLevel("OFF")
     spark.dataSource.register(DyingSource)
-    query = started(topic(spark, servers, source), path, checkpoint, step=step, batch=batch, flag=flag)
+    query = start_query(topic(spark, servers, source), path, checkpoint, step=step, batch=batch, flag=flag)
     query.awaitTermination()
     stop_session(spark)
 

@@ -21,7 +21,7 @@ import ottla
 from ottla.spark.java import ensure_java
 from tests.spark.conftest import Cluster, Sent
 from tests.spark.test_demo import alive_in_session
-from tests.spark.test_pipeline_runs import flows, orders, running, written
+from tests.spark.test_pipeline_runs import flows, orders, running, write_shop
 
 # Each Java lives for a minute at most.
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -167,7 +167,7 @@ def test_batch_stream_and_exactly_once_on_a_standalone_cluster(master: str, clus
 @pytest.mark.timeout(300)
 def test_a_pipeline_on_a_standalone_cluster(master: str, cluster: Cluster, tmp_path: Path) -> None:
     source = cluster.topic(orders(0, 100), 2)
-    shop = written(cluster, tmp_path, source)
+    shop = write_shop(cluster, tmp_path, source)
     confs = ["spark.driver.host=127.0.0.1", "spark.executor.memory=600m"]
     confs += [f"spark.{role}.extraJavaOptions={JAVA}" for role in ("driver", "executor")]
     options = [word for conf in confs for word in ("--conf", conf)]

@@ -23,7 +23,7 @@ pytest.importorskip("deltalake", reason="the extra delta")
 
 from deltalake import DeltaTable  # noqa: E402
 
-from tests.spark.dying_delta import STEPS, DyingSource, started, topic  # noqa: E402
+from tests.spark.dying_delta import STEPS, DyingSource, start_query, topic  # noqa: E402
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:
@@ -168,13 +168,13 @@ def test_a_process_that_is_killed_at_any_step_loses_and_repeats_nothing(
         sent += 30
         flag = tmp_path / f"killed-{kill}"
         batch = str(2 * kill)
-        dying = started(
+        dying = start_query(
             frame, str(tmp_path / "t"), str(tmp_path / "c"), step=step, batch=batch, flag=str(flag), waits="false"
         )
         with pytest.raises(PySparkException):
             dying.awaitTermination()
         assert flag.exists(), step
-    started(frame, str(tmp_path / "t"), str(tmp_path / "c")).awaitTermination()
+    start_query(frame, str(tmp_path / "t"), str(tmp_path / "c")).awaitTermination()
     read = rows_of(tmp_path / "t")
     assert sorted(int(row["value"]) for row in read) == list(range(sent))
     numbers = [

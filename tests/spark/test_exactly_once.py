@@ -144,7 +144,7 @@ def test_a_batch_that_failed_leaves_nothing(sink: Sink) -> None:
 def test_a_decided_batch_is_not_aborted(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
     written = [sink.task(0, 0, ["a"]), sink.task(0, 1, ["b"])]
     with monkeypatch.context() as patch:
-        patch.setattr(exactly_once, "end_all", killed)
+        patch.setattr(exactly_once, "end_all", raise_killed)
         with pytest.raises(Killed):
             sink.commit(0, written)
     abort_batch(sink.brokers, sink.sink, 0, [result.transaction for result in written if result.transaction])
@@ -152,7 +152,7 @@ def test_a_decided_batch_is_not_aborted(sink: Sink, monkeypatch: pytest.MonkeyPa
     assert sink.published() == ["a", "b"]
 
 
-def killed(*_: object, **__: object) -> None:
+def raise_killed(*_: object, **__: object) -> None:
     raise Killed
 
 

@@ -45,7 +45,7 @@ def outage(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Outage]:
     made.close()
 
 
-def begun(
+def start_query(
     spark: SparkSession, outage: Outage, tmp_path: Path, source: str, target: str, **options: str
 ) -> StreamingQuery:
     """A query that copies a topic; a call to the brokers gives up after 2 s, so that an outage of seconds is a long one."""
@@ -76,7 +76,7 @@ def test_a_stream_outlives_an_outage(spark: SparkSession, outage: Outage, tmp_pa
     """It ended with the first call that took longer than a connection may."""
     now = int(time.time() * 1000)
     source, target = outage.cluster.topic([Sent(b"a", timestamp=now)]), outage.cluster.topic()
-    query = begun(spark, outage, tmp_path, source, target)
+    query = start_query(spark, outage, tmp_path, source, target)
     try:
         wait_for(query, outage.cluster, target, [b"a"])
         outage.begin()
@@ -91,7 +91,7 @@ def test_a_stream_outlives_an_outage(spark: SparkSession, outage: Outage, tmp_pa
 
 def test_a_stream_ends_when_an_outage_is_too_long(spark: SparkSession, outage: Outage, tmp_path: Path) -> None:
     source, target = outage.cluster.topic([Sent(b"a", timestamp=int(time.time() * 1000))]), outage.cluster.topic()
-    query = begun(spark, outage, tmp_path, source, target, brokerOutageTimeout="5s")
+    query = start_query(spark, outage, tmp_path, source, target, brokerOutageTimeout="5s")
     try:
         wait_for(query, outage.cluster, target, [b"a"])
         while query.lastProgress is None:  # the sink's commit of the batch would wait for the brokers for ten minutes

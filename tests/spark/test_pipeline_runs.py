@@ -33,7 +33,7 @@ def orders(first: int, count: int) -> list[Sent]:
     ]
 
 
-def written(cluster: Cluster, folder: Path, source: str) -> Path:
+def write_shop(cluster: Cluster, folder: Path, source: str) -> Path:
     """A project that reads `source`, as `ottla pipeline init` writes it."""
     shop = folder / "shop"
     command = ["init", str(shop), "--bootstrap-server", cluster.servers, "--topic", source, "--to", f"{source}-large"]
@@ -76,7 +76,7 @@ def flows(line: str) -> dict[str, dict[str, Any]]:
 @pytest.mark.timeout(240)
 def test_a_continuous_run_reads_new_records_and_counts_them(cluster: Cluster, tmp_path: Path) -> None:
     source = cluster.topic([*orders(0, 300), *BAD], 2)
-    shop = written(cluster, tmp_path, source)
+    shop = write_shop(cluster, tmp_path, source)
     continuous = ["--continuous", "--interval", "0.2", "--json", "--metrics", "127.0.0.1:0"]
     with running(str(shop), *QUICK, *continuous) as process:
         assert process.stdout is not None
@@ -114,7 +114,7 @@ def test_a_continuous_run_reads_new_records_and_counts_them(cluster: Cluster, tm
 @pytest.mark.usefixtures("a_spark_of_its_own")
 @pytest.mark.timeout(180)
 def test_a_flow_that_fails_is_named_in_one_line(cluster: Cluster, tmp_path: Path) -> None:
-    shop = written(cluster, tmp_path, "nobody-made-this-topic")
+    shop = write_shop(cluster, tmp_path, "nobody-made-this-topic")
     with running(str(shop), *QUICK, "--set", "spark.sql.pipelines.maxFlowRetryAttempts=0") as process:
         shown, errors = process.communicate(timeout=150)
     assert process.returncode == 1
@@ -128,7 +128,7 @@ def test_a_flow_that_fails_is_named_in_one_line(cluster: Cluster, tmp_path: Path
 @pytest.mark.usefixtures("a_spark_of_its_own")
 @pytest.mark.timeout(180)
 def test_a_dry_run_names_the_topic_that_does_not_exist(cluster: Cluster, tmp_path: Path) -> None:
-    shop = written(cluster, tmp_path, "misspelt-topic")
+    shop = write_shop(cluster, tmp_path, "misspelt-topic")
     with running(str(shop), *QUICK, "--dry-run") as process:
         shown, errors = process.communicate(timeout=150)
     assert (process.returncode, shown) == (1, "")
@@ -143,7 +143,7 @@ def test_a_dry_run_names_the_topic_that_does_not_exist(cluster: Cluster, tmp_pat
 
 
 def test_the_project_s_own_test(spark: SparkSession, cluster: Cluster, tmp_path: Path) -> None:
-    shop = written(cluster, tmp_path, "unread")
+    shop = write_shop(cluster, tmp_path, "unread")
     tests = runpy.run_path(str(shop / "tests" / "test_transformations.py"))
     tests["test_rules_and_totals"](spark)
     assert spark.conf.get("shop.source") == "unread"
@@ -158,7 +158,7 @@ def test_two_flows_into_one_table_are_refused(spark: SparkSession, cluster: Clus
     from ottla.spark.pipelines import definitions
     from ottla.spark.pipelines.project import InvalidProject
 
-    shop = written(cluster, tmp_path, "unread")
+    shop = write_shop(cluster, tmp_path, "unread")
     (shop / "transformations" / "twice.py").write_text(
         "from pyspark import pipelines as dp\n"
         "dp.create_streaming_table('both')\n"
