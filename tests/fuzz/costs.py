@@ -104,7 +104,7 @@ def _case(key: int, version: int, path: str, size: str, names: str) -> Case:
     return Case(key, version, path, int(size), names)
 
 
-def measured(
+def measure_cases(
     broker: MeasuredBroker,
     chosen: Iterable[Case],
     connections: int = 1,
@@ -242,7 +242,7 @@ def main(arguments: Sequence[str]) -> int:
                 chosen = cases(
                     key, version, options.sizes.split(","), options.names.split(","), thorough=options.thorough
                 )
-                rows += measured(broker, chosen, options.connections)
+                rows += measure_cases(broker, chosen, options.connections)
             if options.json:
                 options.json.write_text(json.dumps([row._asdict() for row in rows], indent=0), encoding="utf-8")
             sys.stderr.write(f"{APIS[key].name}: {time.monotonic() - begun:.0f} s, {len(rows)} rows\n")

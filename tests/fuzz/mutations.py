@@ -45,7 +45,7 @@ def _change(data: bytearray, other: bytes, rng: random.Random) -> None:
         data[at : at + rng.randrange(1, 6)] = bytes([0xFF] * rng.randrange(1, 6))
 
 
-def sealed(batch: bytes, *, length: bool) -> bytes:
+def seal(batch: bytes, *, length: bool) -> bytes:
     """A damaged RecordBatch v2 whose CRC (and `length`) are right again, so that damage gets past the first checks."""
     if len(batch) < _HEADER:
         return batch

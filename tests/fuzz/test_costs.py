@@ -16,7 +16,7 @@ from ottla.protocol.api import APIS
 from ottla.protocol.messages.header import RequestHeader
 from ottla.protocol.schema import Records
 from tests.fuzz import costs, hostile
-from tests.fuzz.costs import Row, measured
+from tests.fuzz.costs import Row, measure_cases
 from tests.fuzz.hostile import CLIENT_ID, LARGEST, NAMES, PIPELINED, UNKNOWN, Case
 from tests.fuzz.measured import ANSWERED, CLOSED, MeasuredBroker
 
@@ -82,7 +82,7 @@ def test_a_small_request_never_holds_the_loop(broker: MeasuredBroker, key: int) 
         slow = []
         for case in small_cases(key):
             bound = 2 * BOUND_MS if case.size == TEN_THOUSAND else BOUND_MS
-            (row,) = measured(broker, [case], attempts=ATTEMPTS, limit_ms=bound, restarts=False)
+            (row,) = measure_cases(broker, [case], attempts=ATTEMPTS, limit_ms=bound, restarts=False)
             assert row.outcome in (ANSWERED, CLOSED), row
             if row.longest_ms > bound:
                 slow.append(row)
@@ -95,7 +95,7 @@ def test_a_small_request_never_holds_the_loop(broker: MeasuredBroker, key: int) 
 
 def test_requests_from_many_connections_at_once(broker: MeasuredBroker) -> None:
     case = Case(api.METADATA, hostile.versions_of(api.METADATA)[0], "topics", 10, hostile.EXISTING)
-    (row,) = measured(broker, [case], 200, attempts=ATTEMPTS, limit_ms=BOUND_MS)
+    (row,) = measure_cases(broker, [case], 200, attempts=ATTEMPTS, limit_ms=BOUND_MS)
     assert row.outcome == ANSWERED
     assert row.longest_ms <= BOUND_MS
     assert broker.serves()
@@ -126,10 +126,10 @@ def plant_an_endless_loop() -> None:
 
 def test_a_handler_that_burns_processor_time_is_found() -> None:
     with MeasuredBroker(plant_a_loop) as planted:
-        (row,) = measured(planted, [Case(api.HEARTBEAT, 4, "group_id", 10, UNKNOWN)], attempts=ATTEMPTS)
+        (row,) = measure_cases(planted, [Case(api.HEARTBEAT, 4, "group_id", 10, UNKNOWN)], attempts=ATTEMPTS)
         assert row.longest_ms >= BURNED_MS
         assert row.outcome == ANSWERED
-        (other,) = measured(planted, [Case(api.LEAVE_GROUP, 5, "group_id", 10, UNKNOWN)], attempts=ATTEMPTS)
+        (other,) = measure_cases(planted, [Case(api.LEAVE_GROUP, 5, "group_id", 10, UNKNOWN)], attempts=ATTEMPTS)
         assert other.longest_ms < BURNED_MS
     assert "!" in costs.table([row])
     assert "!" not in costs.table([other._replace(longest_ms=1)])
@@ -138,15 +138,15 @@ def test_a_handler_that_burns_processor_time_is_found() -> None:
 def test_a_request_that_does_not_end_is_recorded_and_the_broker_replaced() -> None:
     with MeasuredBroker(plant_an_endless_loop, seconds=1) as planted:
         endless = [Case(api.HEARTBEAT, 4, "group_id", size, UNKNOWN) for size in (10, 20)]
-        rows = list(measured(planted, [*endless, Case(api.LEAVE_GROUP, 5, "group_id", 10, UNKNOWN)]))
+        rows = list(measure_cases(planted, [*endless, Case(api.LEAVE_GROUP, 5, "group_id", 10, UNKNOWN)]))
     assert [(row.api, row.outcome) for row in rows] == [("Heartbeat", "does not end"), ("LeaveGroup", ANSWERED)]
 
 
 def test_memory_is_measured_at_its_peak() -> None:
     with MeasuredBroker() as broker:
         case = Case(api.LIST_TRANSACTIONS, 0, "state_filters", 4 << 20, hostile.EMPTY, fits=True)
-        (row,) = measured(broker, [case])
-        (answered,) = measured(broker, [Case(api.METADATA, 12, "topics", 1000, UNKNOWN)])
+        (row,) = measure_cases(broker, [case])
+        (answered,) = measure_cases(broker, [Case(api.METADATA, 12, "topics", 1000, UNKNOWN)])
     assert row.peak_mb > 4
     assert (round(row.request_mb), row.outcome, row.response_mb) == (4, CLOSED, 0)
     assert min(answered.response_mb, answered.request_mb) > 0.02

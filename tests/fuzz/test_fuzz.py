@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ottla.protocol import codec
-from tests.fuzz.mutations import damaged, sealed
+from tests.fuzz.mutations import damaged, seal
 from tests.fuzz.seeds import seed_of
 from tests.fuzz.targets import TARGETS, run
 from tests.oracles.dice import MessageDice, declared_messages
@@ -66,7 +66,7 @@ def test_damaged_bytes(name: str, dice_seed: int, soak: int) -> None:
         else:
             data = damaged(seed_of(name, rng), seed_of(name, rng), rng)
         if name in SEALED and rng.random() < 0.8:
-            data = sealed(data, length=rng.random() < 0.8)
+            data = seal(data, length=rng.random() < 0.8)
         attempt(name, data)
 
 
