@@ -93,7 +93,7 @@ def serving(broker: Broker, **options: Any) -> Iterator[str]:
 
 
 @contextmanager
-def started() -> Iterator[Any]:
+def start_chromium() -> Iterator[Any]:
     """Start a Chromium."""
     options = webdriver.ChromeOptions()
     options.binary_location = _CHROMIUM or ""

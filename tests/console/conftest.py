@@ -69,9 +69,9 @@ def flights(broker: Broker) -> None:
 
 @pytest.fixture(scope="package")
 def chromium() -> Iterator[Any]:
-    from tests.console.chromium import started
+    from tests.console.chromium import start_chromium
 
-    with started() as driver:
+    with start_chromium() as driver:
         yield driver
 
 

@@ -46,7 +46,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[tuple[Broker, str]]:
             pytest.skip("--secured-kafka names an Apache Kafka with SASL_SSL")
         port, _, directory = option.partition(":")
         broker = Broker(f"127.0.0.1:{listener_ports(int(port))['SASLTLS']}", secured_configs(Path(directory)))
-    with consoled(broker) as address:
+    with serve_console(broker) as address:
         yield broker, address
 
 
@@ -63,7 +63,7 @@ def secured_configs(certificates: Path) -> dict[str, str]:
 
 
 @contextmanager
-def consoled(broker: Broker) -> Iterator[str]:
+def serve_console(broker: Broker) -> Iterator[str]:
     fill(broker)
     with Admin(broker.client) as admin:
         admin.alter_consumer_group_offsets("board", {TopicPartition("flights", 0): 4})

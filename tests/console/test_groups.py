@@ -66,7 +66,7 @@ def share_consumer(broker: Broker, admin: Admin) -> Iterator[ShareConsumer]:
 
 
 @contextmanager
-def delivered(
+def deliver_records(
     broker: Broker, group_id: str, topic: str, count: int, *changes: ConfigChange
 ) -> "Iterator[tuple[ShareConsumer, list[Record]]]":
     """A share group with a member that has `count` records of a new topic, not acknowledged yet."""
@@ -187,7 +187,7 @@ def test_offsets_and_groups_are_deleted(browser: Browser, broker: Broker, admin:
 
 def test_redelivered_and_archived_records_of_a_share_group(browser: Browser, broker: Broker, admin: Admin) -> None:
     letters = ConfigChange("errors.deadletterqueue.topic.name", "dlq.graded")
-    with delivered(broker, "graded", "graded", 6, letters) as (consumer, records):
+    with deliver_records(broker, "graded", "graded", 6, letters) as (consumer, records):
         assert "dlq.graded is missing" in browser.get("/group", id="graded")
         kinds = (AcknowledgeType.RELEASE, AcknowledgeType.REJECT, AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE)
         for record, kind in zip(records, (*kinds, AcknowledgeType.ACCEPT, AcknowledgeType.ACCEPT), strict=True):
@@ -207,7 +207,7 @@ def test_records_in_flight_are_read_from_the_metrics_of_brokers(tmp_path: Path, 
     broker = Broker(served.process.bootstrap_servers)
     url = f"{served.base}/metrics"
     try:
-        with delivered(broker, "holders", "held", 7) as (consumer, records):
+        with deliver_records(broker, "holders", "held", 7) as (consumer, records):
             console = browse(broker_of_console=broker, metrics=(url,))
             assert cells_of(console.get("/group", id="holders"))[-1] == "7"
             for record in records[:5]:
