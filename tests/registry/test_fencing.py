@@ -41,7 +41,7 @@ def level(name: str) -> Record:
 
 
 @asynccontextmanager
-async def opened(kafka: Kafka, fencing: Fencing) -> AsyncIterator[Store]:
+async def open_store(kafka: Kafka, fencing: Fencing) -> AsyncIterator[Store]:
     store = Store(kafka.client_config, "_schemas", lambda: None, fencing)
     try:
         await store.open()
@@ -55,7 +55,7 @@ def run(kafka: Kafka, test: Callable[[Store, Store], Awaitable[None]]) -> None:
 
     async def main() -> None:
         one, other = Fencing(TRANSACTIONAL_ID), Fencing(TRANSACTIONAL_ID)
-        async with opened(kafka, one) as first, opened(kafka, other) as second:
+        async with open_store(kafka, one) as first, open_store(kafka, other) as second:
             await test(first, second)
 
     asyncio.run(main())
@@ -191,7 +191,7 @@ def test_registry_that_may_not_use_the_transactional_id_leads_with_the_noop_alon
 
 async def lead_once(kafka: Kafka) -> None:
     """Take the lead as a registry that ends before it is a member of the group."""
-    async with opened(kafka, Fencing(TRANSACTIONAL_ID)) as store:
+    async with open_store(kafka, Fencing(TRANSACTIONAL_ID)) as store:
         await store.lead()
 
 

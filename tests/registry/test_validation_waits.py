@@ -241,7 +241,7 @@ def test_last_answer_in_time_is_the_reason_of_a_refusal() -> None:
         source.answered.set()
 
 
-def settled(wire: Wire, request: InitProducerIdRequest) -> Any:
+def wait_until_settled(wire: Wire, request: InitProducerIdRequest) -> Any:
     """Return the response once the coordinator is not busy any more."""
     deadline = time.monotonic() + 10
     while (response := wire.send(request, 4)).error_code != NONE:
@@ -255,7 +255,7 @@ def test_batch_that_waited_is_not_appended_to_a_transaction_that_has_ended() -> 
         wire, other = (Wire(kafka.address, is_kafka=False) for _ in range(2))
         begin = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=60_000)
         other.send(FindCoordinatorRequest(key_type=1, coordinator_keys=["tx"]), 4)
-        identity = settled(other, begin)
+        identity = wait_until_settled(other, begin)
         batch = batch_of(
             framed(7),
             producer_id=identity.producer_id,
@@ -265,7 +265,7 @@ def test_batch_that_waited_is_not_appended_to_a_transaction_that_has_ended() -> 
         )
         thread, rows = in_thread(lambda: send(wire, "t", batch, 12, transactional_id="tx"))
         assert source.asked.wait(10)
-        settled(other, begin)  # it aborts the transaction
+        wait_until_settled(other, begin)  # it aborts the transaction
         source.answered.set()
         thread.join()
         assert rows[0].error_code == NOT_ENOUGH_REPLICAS
