@@ -203,7 +203,7 @@ def markers(*partitions: tuple[str, int]) -> Markers:
     return Markers("x", 7, 0, commit=True, partitions=frozenset(partitions), new_epoch=False, started_ms=0)
 
 
-def written(machine: Replicated, *partitions: tuple[str, int]) -> list[str]:
+def write_markers(machine: Replicated, *partitions: tuple[str, int]) -> list[str]:
     """Have the coordinator write markers; "complete" is in the list when it may complete the transaction."""
     events: list[str] = []
 
@@ -217,7 +217,7 @@ def written(machine: Replicated, *partitions: tuple[str, int]) -> list[str]:
 
 def test_a_transaction_is_not_complete_while_a_marker_may_be_cut_off(machine: Replicated) -> None:
     machine.create("u")
-    events = written(machine, ("t", 0), ("u", 0))
+    events = write_markers(machine, ("t", 0), ("u", 0))
     assert events == []
     machine.partition("t").log.truncate_to(0)
     machine.lead("t", 1, 1)
@@ -234,7 +234,7 @@ def test_a_partition_on_another_broker_is_not_taken_for_a_deleted_one(machine: R
     machine.apply(lambda image: next(iter(changes.create_topics(image, [elsewhere], 100)))[1])
     assert machine.broker.replicas.leader("elsewhere", 0) == NOT_LEADER_OR_FOLLOWER
     assert machine.broker.replicas.leader("elsewhere", 1) == UNKNOWN_TOPIC_OR_PARTITION
-    events = written(machine, ("elsewhere", 0))
+    events = write_markers(machine, ("elsewhere", 0))
     writer = machine.broker.coordination.markers
     attempts = 0
     append = writer.append

@@ -41,7 +41,7 @@ class Delays:
             run_queue(self.queue)
 
 
-def repeated(outcomes: list[int], backoff_ms: int = 20, limit_ms: int = 100) -> tuple[int, list[int]]:
+def verify_repeatedly(outcomes: list[int], backoff_ms: int = 20, limit_ms: int = 100) -> tuple[int, list[int]]:
     """Return the last outcome of verifications with these outcomes, and the pauses between them in ms."""
     delays = Delays()
     nothing: Any = None
@@ -65,23 +65,23 @@ def repeated(outcomes: list[int], backoff_ms: int = 20, limit_ms: int = 100) -> 
 
 
 def test_a_transaction_is_verified_once_if_no_other_one_is_ending() -> None:
-    assert repeated([NONE]) == (NONE, [])
+    assert verify_repeatedly([NONE]) == (NONE, [])
 
 
 def test_the_first_pauses_are_short() -> None:
-    assert repeated([CONCURRENT_TRANSACTIONS] * 3 + [NONE]) == (NONE, [1, 2, 4])
+    assert verify_repeatedly([CONCURRENT_TRANSACTIONS] * 3 + [NONE]) == (NONE, [1, 2, 4])
 
 
 def test_concurrent_transactions_is_returned_when_retries_exceed_the_limit() -> None:
-    code, pauses = repeated([CONCURRENT_TRANSACTIONS])
+    code, pauses = verify_repeatedly([CONCURRENT_TRANSACTIONS])
     assert code == CONCURRENT_TRANSACTIONS
     assert pauses == [1, 2, 4, 8, 16, 20, 20, 20, 20]
     assert sum(pauses[:-1]) < 100 <= sum(pauses)
 
 
 def test_a_limit_of_zero_returns_the_first_error() -> None:
-    assert repeated([CONCURRENT_TRANSACTIONS], limit_ms=0) == (CONCURRENT_TRANSACTIONS, [])
+    assert verify_repeatedly([CONCURRENT_TRANSACTIONS], limit_ms=0) == (CONCURRENT_TRANSACTIONS, [])
 
 
 def test_a_backoff_of_a_millisecond_does_not_grow() -> None:
-    assert repeated([CONCURRENT_TRANSACTIONS], backoff_ms=1, limit_ms=5) == (CONCURRENT_TRANSACTIONS, [1] * 5)
+    assert verify_repeatedly([CONCURRENT_TRANSACTIONS], backoff_ms=1, limit_ms=5) == (CONCURRENT_TRANSACTIONS, [1] * 5)

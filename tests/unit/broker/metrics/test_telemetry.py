@@ -25,7 +25,7 @@ def image(metrics: str | None) -> Image:
     return EMPTY._replace(configs=MappingProxyType(configs))
 
 
-def pushed(telemetry: Telemetry, metadata: Image, metrics: bytes) -> bytes:
+def push(telemetry: Telemetry, metadata: Image, metrics: bytes) -> bytes:
     """Push once, as a new instance; returns its id."""
     instance, subscribed = telemetry.subscribe(bytes(16), NO_CONTEXT, metadata, 0)
     request = PushTelemetryRequest(
@@ -44,9 +44,9 @@ def test_client_instances_are_limited() -> None:
 
 def test_a_push_is_reduced_to_the_subscription_of_its_client() -> None:
     telemetry = Telemetry(1 << 20, SystemRandom())
-    instance = pushed(telemetry, image("a."), OTLP)
+    instance = push(telemetry, image("a."), OTLP)
     assert names_in(telemetry.received.instances()[instance].otlp) == ["a.x"]
-    instance = pushed(telemetry, image("*"), OTLP)
+    instance = push(telemetry, image("*"), OTLP)
     assert telemetry.received.instances()[instance].otlp == OTLP
 
 
@@ -54,5 +54,5 @@ def test_a_push_without_a_subscription_leaves_nothing() -> None:
     telemetry = Telemetry(1 << 20, SystemRandom())
     for _ in range(20):
         with pytest.raises(Refused):
-            pushed(telemetry, image(None), OTLP)
+            push(telemetry, image(None), OTLP)
     assert telemetry.received.instances() == {}

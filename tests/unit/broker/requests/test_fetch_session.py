@@ -33,7 +33,7 @@ class Scripted:
         return self._numbers.pop(0)
 
 
-def begun(sessions: FetchSessions, now_ms: int = 0, instead_of: int = 0) -> FetchSession:
+def begin_session(sessions: FetchSessions, now_ms: int = 0, instead_of: int = 0) -> FetchSession:
     session = sessions.begin(instead_of, now_ms, by_id=True)
     assert session is not None
     return session
@@ -41,7 +41,7 @@ def begun(sessions: FetchSessions, now_ms: int = 0, instead_of: int = 0) -> Fetc
 
 def test_epochs_follow_one_another_and_wrap_to_1() -> None:
     sessions = FetchSessions(2, IDLE_MS, Scripted(6), manual_queue())
-    session = begun(sessions)
+    session = begin_session(sessions)
     assert (session.id, session.epoch) == (7, 1)
     assert sessions.resume(7, 1, 0, by_id=True) == (NONE, session)
     assert sessions.resume(7, 1, 0, by_id=True) == (INVALID_FETCH_SESSION_EPOCH, None)
@@ -53,7 +53,7 @@ def test_epochs_follow_one_another_and_wrap_to_1() -> None:
 
 def test_unknown_sessions_and_names_in_place_of_ids_are_errors() -> None:
     sessions = FetchSessions(2, IDLE_MS, Scripted(6), manual_queue())
-    begun(sessions)
+    begin_session(sessions)
     assert sessions.resume(8, 1, 0, by_id=True) == (FETCH_SESSION_ID_NOT_FOUND, None)
     assert sessions.resume(7, 1, 0, by_id=False) == (FETCH_SESSION_TOPIC_ID_ERROR, None)
     sessions.end(7)
@@ -63,23 +63,23 @@ def test_unknown_sessions_and_names_in_place_of_ids_are_errors() -> None:
 
 def test_ids_are_not_given_twice() -> None:
     sessions = FetchSessions(3, IDLE_MS, Scripted(6, 6, 6, 8), manual_queue())
-    assert [begun(sessions).id, begun(sessions).id] == [7, 9]
+    assert [begin_session(sessions).id, begin_session(sessions).id] == [7, 9]
 
 
 def test_a_new_session_takes_the_place_of_the_old_one() -> None:
     sessions = FetchSessions(1, IDLE_MS, Scripted(6, 8), manual_queue())
-    begun(sessions)
-    assert begun(sessions, instead_of=7).id == 9
+    begin_session(sessions)
+    assert begin_session(sessions, instead_of=7).id == 9
     assert len(sessions) == 1
 
 
 def test_a_full_cache_gives_up_the_one_that_was_idle_longest() -> None:
     sessions = FetchSessions(2, IDLE_MS, Scripted(0, 1, 2), manual_queue())
-    begun(sessions, 0)
-    begun(sessions, 10)
+    begin_session(sessions, 0)
+    begin_session(sessions, 10)
     assert sessions.resume(1, 1, 20, by_id=True)[0] == NONE
     assert sessions.begin(0, IDLE_MS + 9, by_id=True) is None
-    assert begun(sessions, IDLE_MS + 10).id == 3
+    assert begin_session(sessions, IDLE_MS + 10).id == 3
     assert sessions.resume(2, 1, IDLE_MS + 10, by_id=True)[0] == FETCH_SESSION_ID_NOT_FOUND
     assert sessions.resume(1, 2, IDLE_MS + 10, by_id=True)[0] == NONE
 
@@ -106,7 +106,7 @@ def test_a_fetch_updates_and_removes_partitions_of_its_session(session: FetchSes
 
 def test_a_follower_gets_a_session_although_the_cache_is_full_and_its_abandoned_ones_end() -> None:
     sessions = FetchSessions(1, IDLE_MS, Scripted(1, 2, 3, 4), manual_queue())
-    consumer = begun(sessions)
+    consumer = begin_session(sessions)
     abandoned = sessions.begin(0, 0, by_id=True, is_of_follower=True)
     assert abandoned is not None
     used = sessions.begin(0, IDLE_MS - 1, by_id=True, is_of_follower=True)

@@ -77,7 +77,7 @@ class Place:
         self.log = Log()
 
 
-def loaded(coordinator: Coordinator) -> LedSharePartition:
+def load_partition(coordinator: Coordinator) -> LedSharePartition:
     """With twenty offsets acquired by m."""
     shared = LedSharePartition(cast(Any, coordinator), "g", cast(Any, Place()))
     shared.load()
@@ -97,7 +97,7 @@ def accept(shared: LedSharePartition, first: int, last: int) -> list[Acknowledge
 
 def test_acknowledgements_during_a_write_share_the_next_one() -> None:
     coordinator = Coordinator()
-    shared = loaded(coordinator)
+    shared = load_partition(coordinator)
     first = accept(shared, 0, 3)
     others = [accept(shared, at, at) for at in range(4, 10)]
     assert len(coordinator.writes) == 1
@@ -118,7 +118,7 @@ def test_acknowledgements_during_a_write_share_the_next_one() -> None:
 
 def test_a_failed_acknowledgement_can_be_repeated() -> None:
     coordinator = Coordinator()
-    shared = loaded(coordinator)
+    shared = load_partition(coordinator)
     results = accept(shared, 0, 19)
     coordinator.answer(NOT_COORDINATOR)
     assert [result.error_code for result in results] == [COORDINATOR_NOT_AVAILABLE]
@@ -129,7 +129,7 @@ def test_a_failed_acknowledgement_can_be_repeated() -> None:
 
 def test_a_state_with_a_fenced_epoch_is_loaded_again() -> None:
     coordinator = Coordinator()
-    shared = loaded(coordinator)
+    shared = load_partition(coordinator)
     first, later = accept(shared, 0, 3), accept(shared, 4, 5)
     coordinator.state = StateRead(NONE, None, 4, 15, 0, [])
     coordinator.answer(FENCED_STATE_EPOCH)
@@ -141,7 +141,7 @@ def test_a_state_with_a_fenced_epoch_is_loaded_again() -> None:
 
 def test_a_reset_refuses_pending_acknowledgements() -> None:
     coordinator = Coordinator()
-    shared = loaded(coordinator)
+    shared = load_partition(coordinator)
     first, later = accept(shared, 0, 3), accept(shared, 4, 5)
     coordinator.state = StateRead(NONE, None, 3, 2, 0, [])
     shared.reset()
@@ -156,7 +156,7 @@ def test_a_reset_refuses_pending_acknowledgements() -> None:
 def test_a_coordinator_that_is_loading_is_asked_again() -> None:
     coordinator = Coordinator()
     coordinator.state = StateRead(COORDINATOR_LOAD_IN_PROGRESS, None)
-    shared = loaded(coordinator)
+    shared = load_partition(coordinator)
     woken: list[int] = []
     shared.watchers.add(lambda: woken.append(1))
     assert (shared.state, shared.failure, len(coordinator.timers.asked)) == (None, NONE, 1)
@@ -170,12 +170,12 @@ def test_a_coordinator_that_is_loading_is_asked_again() -> None:
 def test_a_share_partition_without_a_state() -> None:
     coordinator = Coordinator()
     coordinator.state = StateRead(INVALID_REQUEST, "Read operation on uninitialized share partition not allowed.")
-    assert loaded(coordinator).failure == UNKNOWN_SERVER_ERROR
+    assert load_partition(coordinator).failure == UNKNOWN_SERVER_ERROR
 
 
 def test_watchers_are_served_in_their_order() -> None:
     coordinator = Coordinator()
-    shared = loaded(coordinator)
+    shared = load_partition(coordinator)
     served: list[str] = []
     watchers = {name: (lambda name=name: served.append(name)) for name in "cab"}
     for watcher in watchers.values():

@@ -50,7 +50,9 @@ class Clock:
         return 1
 
 
-def opened(disk: SlowDisk, loop: asyncio.AbstractEventLoop, failures: list[OSError]) -> tuple[Partition, Flusher]:
+def open_partition(
+    disk: SlowDisk, loop: asyncio.AbstractEventLoop, failures: list[OSError]
+) -> tuple[Partition, Flusher]:
     flusher = Flusher(ThreadWorker(loop, "flush", 4), Scheduler(Clock(), AsyncioTimers(loop)), Clock())
     log = Log(disk.store, Path("/log/t-0"), LogConfig(flush_messages=1), failed=failures.append)
     partition = Partition("t", bytes(16), 0, log, 1, 0, flusher.flush, CallbackQueue(AsyncioTimers(loop)))
@@ -72,7 +74,7 @@ async def until(condition: Any) -> None:
 def test_many_batches_share_a_flush() -> None:
     async def run() -> None:
         disk = SlowDisk()
-        partition, flusher = opened(disk, asyncio.get_running_loop(), [])
+        partition, flusher = open_partition(disk, asyncio.get_running_loop(), [])
         high_watermarks: list[int] = []
         partition.watchers.add(lambda: high_watermarks.append(partition.log.high_watermark))
         append(partition, 1)
@@ -95,7 +97,7 @@ def test_many_batches_share_a_flush() -> None:
 def test_a_flush_that_fails_for_another_reason_than_the_disk_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         disk = SlowDisk()
-        partition, flusher = opened(disk, asyncio.get_running_loop(), [])
+        partition, flusher = open_partition(disk, asyncio.get_running_loop(), [])
         disk.failure = OSError(errno.EACCES, "Permission denied")
         append(partition, 1)
         disk.go.release()
@@ -113,7 +115,7 @@ def test_a_failed_flush_is_reported_to_the_directory() -> None:
     async def run() -> None:
         disk = SlowDisk()
         failures: list[OSError] = []
-        partition, flusher = opened(disk, asyncio.get_running_loop(), failures)
+        partition, flusher = open_partition(disk, asyncio.get_running_loop(), failures)
         append(partition, 1)
         disk.failure = OSError(5, "Input/output error")
         disk.go.release()

@@ -104,7 +104,7 @@ def keeper(world: World, *logs: Log, flushes: Any = None) -> Maintenance:
     )
 
 
-def opened(directory: Path, **config: Any) -> Log:
+def open_log(directory: Path, **config: Any) -> Log:
     directory.mkdir()
     return Log(DiskStore(), directory, LogConfig(segment_bytes=400, **config))
 
@@ -117,7 +117,7 @@ def append(log: Log, count: int, **producer: int) -> None:
 
 
 def test_old_segments_are_deleted_and_their_files_a_minute_later(tmp_path: Path) -> None:
-    world, log = World(), opened(tmp_path / "t-0", retention_ms=HOUR)
+    world, log = World(), open_log(tmp_path / "t-0", retention_ms=HOUR)
     append(log, 10)
     keep = keeper(world, log)
     keep.begin()
@@ -134,7 +134,7 @@ def test_old_segments_are_deleted_and_their_files_a_minute_later(tmp_path: Path)
 
 
 def test_a_dirty_log_is_compacted_step_by_step(tmp_path: Path) -> None:
-    world, log = World(), opened(tmp_path / "t-0", cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.1)
+    world, log = World(), open_log(tmp_path / "t-0", cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.1)
     append(log, 10)
     keep = keeper(world, log)
     keep.begin()
@@ -149,7 +149,7 @@ def test_a_dirty_log_is_compacted_step_by_step(tmp_path: Path) -> None:
 
 
 def test_idle_producers_expire(tmp_path: Path) -> None:
-    world, log = World(), opened(tmp_path / "t-0")
+    world, log = World(), open_log(tmp_path / "t-0")
     append(log, 1, producer_id=7, producer_epoch=0, base_sequence=0)
     keep = keeper(world, log)
     keep.begin()
@@ -162,7 +162,7 @@ def test_idle_producers_expire(tmp_path: Path) -> None:
 
 
 def test_records_are_flushed_after_flush_ms(tmp_path: Path) -> None:
-    world, log = World(), opened(tmp_path / "t-0", flush_ms=5_000)
+    world, log = World(), open_log(tmp_path / "t-0", flush_ms=5_000)
     keep = keeper(world, log)
     keep.begin()
     append(log, 1)
@@ -177,7 +177,7 @@ def test_records_are_flushed_after_flush_ms(tmp_path: Path) -> None:
 @pytest.mark.replaces_code
 def test_retention_goes_on_after_a_run_that_failed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A failed run is logged once; later runs handle all logs."""
-    world, log = World(), opened(tmp_path / "t-0", retention_ms=HOUR)
+    world, log = World(), open_log(tmp_path / "t-0", retention_ms=HOUR)
     append(log, 10)
     keep = keeper(world, log)
     runs = []
@@ -209,7 +209,7 @@ def test_compaction_goes_on_after_a_flush_without_descriptors(tmp_path: Path) ->
                 raise OSError(errno.EMFILE, "Too many open files")
             await super().run(flush)
 
-    world, log = World(), opened(tmp_path / "t-0", cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.1)
+    world, log = World(), open_log(tmp_path / "t-0", cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.1)
     append(log, 10)
     keep = keeper(world, log, flushes=Short())
     keep.begin()
@@ -223,7 +223,7 @@ def test_compaction_goes_on_after_a_flush_without_descriptors(tmp_path: Path) ->
 
 
 def test_a_stop_removes_the_files_of_the_running_compaction(tmp_path: Path) -> None:
-    world, log = World(), opened(tmp_path / "t-0", cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.1)
+    world, log = World(), open_log(tmp_path / "t-0", cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.1)
     append(log, 10)
     keep = keeper(world, log, flushes=Stuck())
     keep.begin()
@@ -240,7 +240,7 @@ def test_a_stop_removes_the_files_of_the_running_compaction(tmp_path: Path) -> N
 def test_a_stop_goes_on_if_the_files_of_a_compaction_cannot_be_removed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world, log = World(), opened(tmp_path / "t-0", cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.1)
+    world, log = World(), open_log(tmp_path / "t-0", cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.1)
     append(log, 10)
     keep = keeper(world, log, flushes=Stuck())
     keep.begin()
