@@ -74,7 +74,7 @@ def telemetric(world: World, host: str = "one", node: int = 1, **changes: Any) -
     return broker
 
 
-def connected(world: World, **configs: Any) -> tuple[Core, Counts]:
+def connect(world: World, **configs: Any) -> tuple[Core, Counts]:
     """Return a client that has a connection, and its subscription if the broker takes metrics."""
     core = world.core(**configs)
     counts = Counts(core)
@@ -105,7 +105,7 @@ def values(push: PushTelemetryRequest) -> dict[tuple[str, ...], float]:
 def test_a_client_pushes_what_is_requested_every_interval() -> None:
     world = World()
     broker = telemetric(world)
-    _, counts = connected(world)
+    _, counts = connect(world)
     (request,) = broker.sent(GetTelemetrySubscriptionsRequest)
     assert request.client_instance_id == bytes(16)
     counts.sent = 5
@@ -128,7 +128,7 @@ def test_a_client_pushes_what_is_requested_every_interval() -> None:
 def test_times_and_temporality_of_totals_since_the_last_push() -> None:
     world = World()
     broker = telemetric(world)
-    connected(world)
+    connect(world)
     begun_ms = world.wall_ms()
     world.advance(2 * INTERVAL_MS + 10)
     times = []
@@ -146,7 +146,7 @@ def test_times_and_temporality_of_totals_since_the_last_push() -> None:
 def test_totals_count_from_the_start_if_the_broker_wants_that() -> None:
     world = World()
     broker = telemetric(world, delta_temporality=False)
-    _, counts = connected(world)
+    _, counts = connect(world)
     for sent in (5, 12):
         counts.sent = sent
         world.advance(INTERVAL_MS + 10)
@@ -158,7 +158,7 @@ def test_totals_count_from_the_start_if_the_broker_wants_that() -> None:
 def test_the_client_is_described_by_its_configs() -> None:
     world = World()
     broker = telemetric(world)
-    connected(world, group_id="g", client_rack="r", transactional_id="x", group_instance_id="i")
+    connect(world, group_id="g", client_rack="r", transactional_id="x", group_instance_id="i")
     world.advance(INTERVAL_MS + 10)
     attributes = decoded(pushes(broker)[0]).resource_metrics[0].resource.attributes
     assert {label.key: label.value.string_value for label in attributes} == {
@@ -174,7 +174,7 @@ def test_the_client_is_described_by_its_configs() -> None:
 def test_the_first_accepted_codec_compresses(accepted: list[int], codec: int) -> None:
     world = World()
     broker = telemetric(world, accepted_compression_types=accepted)
-    connected(world)
+    connect(world)
     world.advance(INTERVAL_MS + 10)
     (push,) = pushes(broker)
     assert push.compression_type == codec
@@ -184,7 +184,7 @@ def test_the_first_accepted_codec_compresses(accepted: list[int], codec: int) ->
 def test_only_requested_metrics_are_pushed() -> None:
     world = World()
     broker = telemetric(world, requested_metrics=["org.apache.kafka.producer.topic.", "org.apache.kafka.consumer."])
-    connected(world)
+    connect(world)
     world.advance(INTERVAL_MS + 10)
     assert set(values(pushes(broker)[0])) == {("producer.topic.byte.total", "topic=t0")}
 
@@ -192,7 +192,7 @@ def test_only_requested_metrics_are_pushed() -> None:
 def test_nothing_is_sent_to_a_broker_that_takes_no_metrics() -> None:
     world = World()
     broker = world.broker()
-    core, _ = connected(world)
+    core, _ = connect(world)
     world.advance(3_600_000)
     assert core.telemetry is None
     assert {type(request).__name__ for request, _ in broker.requests} == {"ApiVersionsRequest"}
@@ -201,7 +201,7 @@ def test_nothing_is_sent_to_a_broker_that_takes_no_metrics() -> None:
 def test_nothing_is_sent_when_it_is_switched_off() -> None:
     world = World()
     broker = telemetric(world)
-    core, _ = connected(world, enable_metrics_push=False)
+    core, _ = connect(world, enable_metrics_push=False)
     world.advance(3_600_000)
     assert not broker.sent(GetTelemetrySubscriptionsRequest)
     with pytest.raises(IllegalState, match=r"enable\.metrics\.push=true"):
@@ -211,7 +211,7 @@ def test_nothing_is_sent_when_it_is_switched_off() -> None:
 def test_without_requested_metrics_the_client_looks_again() -> None:
     world = World()
     broker = telemetric(world, requested_metrics=[])
-    connected(world)
+    connect(world)
     world.advance(INTERVAL_MS + 10)
     assert [asked.client_instance_id for asked in broker.sent(GetTelemetrySubscriptionsRequest)] == [bytes(16), ID]
     assert not pushes(broker)
@@ -223,7 +223,7 @@ def test_without_requested_metrics_the_client_looks_again() -> None:
 def test_without_requested_metrics_there_is_no_last_push() -> None:
     world = World()
     broker = telemetric(world, requested_metrics=[])
-    core, _ = connected(world)
+    core, _ = connect(world)
     assert core.telemetry is not None
     world.run(core, core.telemetry.close(1000))
     assert not pushes(broker)
@@ -234,7 +234,7 @@ def test_after_a_stale_subscription_the_client_gets_another_one_at_once(code: in
     world = World()
     broker = telemetric(world)
     broker.on(PushTelemetryRequest, PushTelemetryResponse(error_code=code), PushTelemetryResponse())
-    _, counts = connected(world)
+    _, counts = connect(world)
     counts.sent = 5
     broker.on(GetTelemetrySubscriptionsRequest, response(subscription_id=8))
     world.advance(INTERVAL_MS + 10)
@@ -251,7 +251,7 @@ def test_after_a_push_that_came_too_early_or_was_too_large_the_client_waits(code
     world = World()
     broker = telemetric(world)
     broker.on(PushTelemetryRequest, PushTelemetryResponse(error_code=code))
-    connected(world)
+    connect(world)
     world.advance(2 * INTERVAL_MS - 10)
     assert len(broker.sent(GetTelemetrySubscriptionsRequest)) == 1
     world.advance(20)
@@ -262,7 +262,7 @@ def test_after_an_invalid_push_nothing_more_is_sent(caplog: pytest.LogCaptureFix
     world = World()
     broker = telemetric(world)
     broker.on(PushTelemetryRequest, PushTelemetryResponse(error_code=INVALID_RECORD))
-    core, _ = connected(world)
+    core, _ = connect(world)
     with caplog.at_level(logging.INFO, "ottla.client"):
         world.advance(10 * INTERVAL_MS)
     assert len(pushes(broker)) == len(broker.sent(GetTelemetrySubscriptionsRequest)) == 1
@@ -277,7 +277,7 @@ def test_a_broker_that_chooses_no_id_gets_no_metrics(caplog: pytest.LogCaptureFi
     world = World()
     broker = telemetric(world, client_instance_id=bytes(16))
     with caplog.at_level(logging.INFO, "ottla.client"):
-        connected(world)
+        connect(world)
         world.advance(10 * INTERVAL_MS)
     assert (len(broker.sent(GetTelemetrySubscriptionsRequest)), pushes(broker)) == (1, [])
     (message,) = caplog.messages
@@ -298,7 +298,7 @@ def test_an_error_is_logged_once_as_long_as_it_lasts(caplog: pytest.LogCaptureFi
     broker = telemetric(world)
     throttled = PushTelemetryResponse(error_code=THROTTLING_QUOTA_EXCEEDED)
     broker.on(PushTelemetryRequest, throttled, throttled, throttled, PushTelemetryResponse(), throttled)
-    connected(world)
+    connect(world)
     with caplog.at_level(logging.INFO, "ottla.client"):
         world.advance(5 * INTERVAL_MS)
         assert len(caplog.messages) == 1
@@ -311,7 +311,7 @@ def test_a_push_goes_to_another_broker_when_its_connection_is_lost() -> None:
     world = World()
     one = telemetric(world)
     two = telemetric(world, "two", 2)
-    core, counts = connected(world, bootstrap_servers="one:9092,two:9092")
+    core, counts = connect(world, bootstrap_servers="one:9092,two:9092")
     counts.sent = 5
     one.on(PushTelemetryRequest, LOST)
     world.advance(INTERVAL_MS + 10)
@@ -329,7 +329,7 @@ def test_a_push_goes_to_another_broker_when_its_connection_is_lost() -> None:
 def test_no_connection_is_opened_for_metrics() -> None:
     world = World()
     broker = telemetric(world)
-    connected(world)
+    connect(world)
     broker.lose_all()
     world.advance(10 * INTERVAL_MS)
     assert len(world.opened) == 1
@@ -339,7 +339,7 @@ def test_no_connection_is_opened_for_metrics() -> None:
 def test_a_push_that_would_be_too_large_lacks_topics() -> None:
     world = World()
     broker = telemetric(world, telemetry_max_bytes=400, accepted_compression_types=[])
-    _, counts = connected(world)
+    _, counts = connect(world)
     counts.topics = 1000
     world.advance(INTERVAL_MS + 10)
     assert set(values(pushes(broker)[0])) == {("producer.record.send.total",), ("producer.batch.size.avg",)}
@@ -348,7 +348,7 @@ def test_a_push_that_would_be_too_large_lacks_topics() -> None:
 def test_a_push_that_is_too_large_in_any_case_is_not_sent(caplog: pytest.LogCaptureFixture) -> None:
     world = World()
     broker = telemetric(world, telemetry_max_bytes=10)
-    connected(world)
+    connect(world)
     with caplog.at_level(logging.INFO, "ottla.client"):
         world.advance(5 * INTERVAL_MS)
     assert not pushes(broker)
@@ -359,7 +359,7 @@ def test_a_subscription_without_a_response_is_requested_again_later() -> None:
     world = World()
     broker = telemetric(world)
     broker.on(GetTelemetrySubscriptionsRequest, LOST, response())
-    core, _ = connected(world)
+    core, _ = connect(world)
     world.advance(10)
     world.run(core, core.metadata.any_link())
     world.advance(RETRY_MS - 100)
@@ -389,7 +389,7 @@ def test_a_close_does_not_wait_for_a_broker_that_does_not_answer(timeout_ms: int
     world = World()
     broker = telemetric(world)
     broker.on(PushTelemetryRequest, None)
-    core, _ = connected(world)
+    core, _ = connect(world)
     world.advance(10)
     assert core.telemetry is not None
     begun_ms = world.now
@@ -403,7 +403,7 @@ def test_a_push_in_flight_at_the_close_is_not_counted_twice() -> None:
     world = World()
     broker = telemetric(world)
     broker.on(PushTelemetryRequest, None, PushTelemetryResponse())
-    core, counts = connected(world)
+    core, counts = connect(world)
     counts.sent = 5
     world.advance(INTERVAL_MS + 10)
     counts.sent = 6

@@ -79,7 +79,7 @@ def broker(world: World, tmp_path: Path) -> Iterator[WholeBroker]:
     made.close()
 
 
-def joined(world: World, **configs: Any) -> Sharer:
+def join(world: World, **configs: Any) -> Sharer:
     """A member that is in the group, and reads from here on."""
     sharer = Sharer(world, **configs)
     assert sharer.poll(8000) == []
@@ -119,7 +119,7 @@ def test_a_member_without_partitions_sends_its_next_heartbeat_early(
 
 
 def test_accepted_records_are_done_and_released_ones_are_delivered_again(world: World, broker: WholeBroker) -> None:
-    sharer = joined(world)
+    sharer = join(world)
     write(broker, 4)
     records = sharer.poll()
     assert seen(records) == [(0, 1), (1, 1), (2, 1), (3, 1)]
@@ -138,7 +138,7 @@ def test_accepted_records_are_done_and_released_ones_are_delivered_again(world: 
 
 
 def test_a_poll_accepts_what_the_one_before_returned(world: World, broker: WholeBroker) -> None:
-    sharer = joined(world, mode="implicit")
+    sharer = join(world, mode="implicit")
     write(broker, 2)
     assert seen(sharer.poll()) == [(0, 1), (1, 1)]
     assert sharer.poll() == []
@@ -147,7 +147,7 @@ def test_a_poll_accepts_what_the_one_before_returned(world: World, broker: Whole
 
 
 def test_expired_locks_let_other_members_get_the_records(world: World, broker: WholeBroker) -> None:
-    slow = joined(world)
+    slow = join(world)
     write(broker, 2)
     records = slow.poll()
     assert len(records) == 2
@@ -161,7 +161,7 @@ def test_expired_locks_let_other_members_get_the_records(world: World, broker: W
 
 
 def test_renewed_locks_do_not_expire(world: World, broker: WholeBroker) -> None:
-    slow = joined(world)
+    slow = join(world)
     write(broker, 1)
     records = slow.poll()
     other = Sharer(world)
@@ -176,7 +176,7 @@ def test_renewed_locks_do_not_expire(world: World, broker: WholeBroker) -> None:
 
 
 def test_close_releases_unacknowledged_records(world: World, broker: WholeBroker) -> None:
-    first = joined(world)
+    first = join(world)
     write(broker, 3)
     records = first.poll()
     first.say(records[:1], ACCEPT)
@@ -185,7 +185,7 @@ def test_close_releases_unacknowledged_records(world: World, broker: WholeBroker
 
 
 def test_a_broken_session_is_opened_again(world: World, broker: WholeBroker) -> None:
-    sharer = joined(world)
+    sharer = join(world)
     write(broker, 2)
     records = sharer.poll()
     broker.lose_all()
@@ -204,7 +204,7 @@ def test_random_failures_lose_no_record(
 ) -> None:
     """Two members, of which now and then one is slow, one leaves, a connection breaks: nothing is lost, nothing hangs."""
     dice = random.Random(dice_seed)
-    members = [joined(world), joined(world)]
+    members = [join(world), join(world)]
     written = 0
     done: set[int] = set()
     failed: set[int] = set()
