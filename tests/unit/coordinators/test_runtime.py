@@ -103,7 +103,7 @@ class Desk:
         self.clock.now = to
 
 
-def heard(answer: Answer[list[str]]) -> list[list[str]]:
+def results_of(answer: Answer[list[str]]) -> list[list[str]]:
     """Return a list that gets the result of a pending answer when it is there."""
     assert isinstance(answer, Deferred)
     results: list[list[str]] = []
@@ -151,7 +151,7 @@ def test_loading_runs_in_steps_and_refuses_requests_until_its_end() -> None:
 def test_a_refused_append_changes_nothing(of_the_log: int, of_the_client: int) -> None:
     assert coordinator_error(of_the_log) == of_the_client
     desk = Desk().load()
-    parked = heard(desk.runtime.run("k", park, Ask()))
+    parked = results_of(desk.runtime.run("k", park, Ask()))
     desk.log.fails_with = of_the_log
     assert desk.runtime.run("k", write, Ask(("a",))) == [f"refused {of_the_client}"]
     assert desk.state.names == []
@@ -164,7 +164,7 @@ def test_a_refused_append_changes_nothing(of_the_log: int, of_the_client: int) -
 
 def test_a_parked_request_is_answered_by_a_later_one() -> None:
     desk = Desk().load()
-    parked = heard(desk.runtime.run("k", park, Ask()))
+    parked = results_of(desk.runtime.run("k", park, Ask()))
     assert parked == []
     assert desk.runtime.run("k", wake, Ask()) == ["woken"]
     assert parked == [["woken"]]
@@ -173,8 +173,8 @@ def test_a_parked_request_is_answered_by_a_later_one() -> None:
 def test_answers_wait_for_the_commit_in_order() -> None:
     desk = Desk().load()
     desk.log.holds = True
-    first = heard(desk.runtime.run("k", write, Ask(("a",))))
-    second = heard(desk.runtime.run("k", write, Ask()))
+    first = results_of(desk.runtime.run("k", write, Ask(("a",))))
+    second = results_of(desk.runtime.run("k", write, Ask()))
     desk.runtime.committed(0)
     assert (first, second) == ([], [])
     desk.log.release()
@@ -186,9 +186,9 @@ def test_answers_about_loaded_records_wait_for_their_commit() -> None:
     """It may be truncated yet: a member that heard of it would go by records that no log has."""
     log = MemoryLog()
     log.holds = True
-    heard(Desk(log).load().runtime.run("k", write, Ask(("a",))))
+    results_of(Desk(log).load().runtime.run("k", write, Ask(("a",))))
     desk = Desk(log).load()
-    answer = heard(desk.runtime.run("k", write, Ask()))
+    answer = results_of(desk.runtime.run("k", write, Ask()))
     assert answer == []
     log.release()
     desk.runtime.committed(0)
@@ -208,7 +208,7 @@ def test_a_coordinator_that_lost_its_partition_does_not_watch_its_log() -> None:
 def test_an_answer_waits_no_longer_than_the_commit_timeout() -> None:
     desk = Desk().load()
     desk.log.holds = True
-    answer = heard(desk.runtime.run("k", write, Ask(("a",))))
+    answer = results_of(desk.runtime.run("k", write, Ask(("a",))))
     assert desk.runtime.next_deadline() == 5_000
     assert desk.alarms[-1] == 5_000
     desk.advance(4_999)
@@ -219,9 +219,9 @@ def test_an_answer_waits_no_longer_than_the_commit_timeout() -> None:
 
 def test_unloading_refuses_all_waiting_requests() -> None:
     desk = Desk().load()
-    parked = heard(desk.runtime.run("k", park, Ask()))
+    parked = results_of(desk.runtime.run("k", park, Ask()))
     desk.log.holds = True
-    waiting = heard(desk.runtime.run("k", write, Ask(("a",))))
+    waiting = results_of(desk.runtime.run("k", write, Ask(("a",))))
     desk.runtime.unload(0)
     assert parked == waiting == [[f"refused {errors.NOT_COORDINATOR}"]]
     assert desk.runtime.next_deadline() is None
