@@ -142,7 +142,7 @@ def observe(log: Log) -> Found:
     return Found(consumed(log, log.start_offset, MOST), consumed_committed(log), times)
 
 
-def reopened(store: MemoryStore, config: LogConfig, end: int) -> Log:
+def reopen(store: MemoryStore, config: LogConfig, end: int) -> Log:
     return Log(store, DIRECTORY, config, recovery_point=end, high_watermark=end, clean=True)
 
 
@@ -176,7 +176,7 @@ def test_readers_get_every_record_or_an_error(short: bool, dice_seed: int) -> No
     chance = random.Random(dice_seed)
     config = CONFIG if short else LogConfig(segment_bytes=9_000, index_interval_bytes=200)
     store, end = closed(config, random.Random(3 if short else 4))
-    whole = observe(reopened(store, config, end))
+    whole = observe(reopen(store, config, end))
     pristine = {name: bytes(store.content(DIRECTORY / name).data) for name in store.names(DIRECTORY)}
     silent = []
     outcomes = {"right": 0, "error": 0}
@@ -188,7 +188,7 @@ def test_readers_get_every_record_or_an_error(short: bool, dice_seed: int) -> No
         for file_name, data in pristine.items():
             copy.write(DIRECTORY / file_name, harm(data, chance) if file_name == name else data)
         try:
-            log = reopened(copy, config, end)
+            log = reopen(copy, config, end)
             if log.end_offset != end:
                 silent.append((number, name, harm.__name__, "the end of the log has moved"))
                 continue
@@ -220,7 +220,7 @@ def test_one_read_compares_a_bounded_number_of_headers() -> None:
         batch = build([Record(0, BEGIN_MS + number, None, b"")])
         assert log.append(batch, 0, len(batch), 1, BEGIN_MS).error_code == 0
     log.close()
-    log = reopened(store, config, count)
+    log = reopen(store, config, count)
     sizes = []
     offset = 0
     while offset < count:

@@ -140,7 +140,7 @@ def test_a_topic_does_not_begin_with_the_records_of_a_deleted_one_whose_metadata
     again.release()
 
 
-def reopened(path: Path, topic_id: bytes = ID, *, only_place: bool = True) -> tuple[int, int]:
+def restart(path: Path, topic_id: bytes = ID, *, only_place: bool = True) -> tuple[int, int]:
     """The start and end offset of t-0 after a start."""
     directory = LogDirectory(DiskStore(), path)
     try:
@@ -173,7 +173,7 @@ def test_a_damaged_checkpoint_does_not_keep_the_broker_from_starting(
     stopped: Path, caplog: pytest.LogCaptureFixture, name: str, content: bytes
 ) -> None:
     (stopped / name).write_bytes(content)
-    assert reopened(stopped) == (0 if name.startswith("log-start") else 2, 10)
+    assert restart(stopped) == (0 if name.startswith("log-start") else 2, 10)
     (line,) = caplog.messages
     assert str(stopped / name) in line
     assert "the file is written again" in line
@@ -183,7 +183,7 @@ def test_records_are_not_lost_to_a_start_offset_that_was_damaged(
     stopped: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (stopped / "log-start-offset-checkpoint").write_text("0\n1\nt 0 92\n")
-    assert reopened(stopped) == (0, 10)
+    assert restart(stopped) == (0, 10)
     (line,) = caplog.messages
     assert (
         line
@@ -194,12 +194,12 @@ def test_records_are_not_lost_to_a_start_offset_that_was_damaged(
 @pytest.mark.parametrize("point", [0, 3, 910])
 def test_a_recovery_point_that_was_damaged_costs_a_scan_at_most(stopped: Path, point: int) -> None:
     (stopped / "recovery-point-offset-checkpoint").write_text(f"0\n1\nt 0 {point}\n")
-    assert reopened(stopped) == (2, 10)
+    assert restart(stopped) == (2, 10)
 
 
 def test_a_missing_recovery_point_checkpoint_is_noted(stopped: Path, caplog: pytest.LogCaptureFixture) -> None:
     (stopped / "recovery-point-offset-checkpoint").unlink()
-    assert reopened(stopped) == (2, 10)
+    assert restart(stopped) == (2, 10)
     assert caplog.messages == [f"{stopped} has no recovery-point-offset-checkpoint: all records are checked"]
 
 
@@ -211,7 +211,7 @@ def test_any_flipped_byte_of_partition_metadata_is_repaired(stopped: Path, caplo
         damaged[at] ^= 1
         path.write_bytes(damaged)
         caplog.clear()
-        assert reopened(stopped, only_place=False) == (2, 10)
+        assert restart(stopped, only_place=False) == (2, 10)
         assert path.read_bytes() == sound or path.read_bytes().split() == sound.split()
         assert list(stopped.glob("*-stray")) == []
         if bytes(damaged).split() != sound.split():
@@ -230,7 +230,7 @@ def test_records_of_an_unknown_topic_are_not_taken_for_this_ones(stopped: Path, 
     with pytest.raises(StorageError, match=f"{path} is missing or damaged, .* else move {stopped / 't-0'} away"):
         directory.open_partition("t", 0, ID, LogConfig(), only_place=False)
     directory.close()
-    assert reopened(stopped) == (2, 10)  # what the checkpoints say of it was kept; a single directory leaves no doubt
+    assert restart(stopped) == (2, 10)  # what the checkpoints say of it was kept; a single directory leaves no doubt
 
 
 def test_an_empty_partition_directory_left_by_a_power_loss_is_removed(stopped: Path) -> None:
@@ -250,7 +250,7 @@ def test_an_empty_partition_directory_left_by_a_power_loss_is_removed(stopped: P
 def test_a_loss_of_power_may_leave_a_part_of_partition_metadata(stopped: Path, content: bytes) -> None:
     (stopped / ".kafka_cleanshutdown").unlink()
     (stopped / "t-0" / "partition.metadata").write_bytes(content)
-    assert reopened(stopped, only_place=False) == (2, 10)
+    assert restart(stopped, only_place=False) == (2, 10)
 
 
 def test_a_recreated_topic_does_not_begin_where_its_predecessor_did(stopped: Path) -> None:
@@ -286,7 +286,7 @@ def test_a_removed_log_file_is_damage_and_not_an_empty_partition(stopped: Path) 
         assert directory.offline is None
         directory.close()
     removed.write_bytes(content)
-    assert reopened(stopped) == (2, 10)
+    assert restart(stopped) == (2, 10)
 
 
 def test_a_log_file_that_lost_its_last_batches_is_damage(stopped: Path) -> None:
@@ -303,7 +303,7 @@ def test_a_log_file_that_lost_its_last_batches_is_damage(stopped: Path) -> None:
 
 def test_a_removed_partition_directory_is_reported(stopped: Path, caplog: pytest.LogCaptureFixture) -> None:
     shutil.rmtree(stopped / "t-0")
-    assert reopened(stopped) == (0, 0)
+    assert restart(stopped) == (0, 0)
     assert caplog.messages == [f"t-0, which ended at offset 10 when the broker stopped, is not in {stopped} any more"]
 
 

@@ -22,7 +22,7 @@ from tests.faulty_store import FaultyStore
 NOW = 1_700_000_000_000
 
 
-def opened(directory: Path, *, recovery_point: int = 0, clean: bool = False, **config: int) -> Log:
+def open_log(directory: Path, *, recovery_point: int = 0, clean: bool = False, **config: int) -> Log:
     directory.mkdir(exist_ok=True)
     settings = LogConfig(**config)  # type: ignore[arg-type]
     return Log(DiskStore(), directory, settings, recovery_point=recovery_point, clean=clean)
@@ -40,7 +40,7 @@ def segments(log: Log) -> list[int]:
 
 
 def test_it_rolls_before_a_segment_grows_too_large(tmp_path: Path) -> None:
-    log = opened(tmp_path / "t-0", segment_bytes=600)
+    log = open_log(tmp_path / "t-0", segment_bytes=600)
     assert [append(log) for _ in range(7)] == list(range(7))
     assert segments(log) == [0, 3, 6]
     assert (log.recovery_point, log.wants_flush) == (0, True)  # two segments are full
@@ -51,7 +51,7 @@ def test_it_rolls_before_a_segment_grows_too_large(tmp_path: Path) -> None:
 
 
 def test_it_rolls_when_a_segment_is_old(tmp_path: Path) -> None:
-    log = opened(tmp_path / "t-0", segment_ms=1000)
+    log = open_log(tmp_path / "t-0", segment_ms=1000)
     for timestamp in (NOW - 5000, NOW - 4000, NOW - 3999, NOW):
         append(log, timestamp=timestamp)
     assert segments(log) == [0, 2, 3]
@@ -59,7 +59,7 @@ def test_it_rolls_when_a_segment_is_old(tmp_path: Path) -> None:
 
 
 def test_a_batch_larger_than_a_segment_is_refused(tmp_path: Path) -> None:
-    log = opened(tmp_path / "t-0", segment_bytes=600)
+    log = open_log(tmp_path / "t-0", segment_bytes=600)
     batch = build([Record(0, NOW, b"k", b"." * 1000)])
     assert log.append(batch, 0, len(batch), 0, NOW).error_code == RECORD_LIST_TOO_LARGE
     assert (log.end_offset, log.size) == (0, 0)
@@ -67,7 +67,7 @@ def test_a_batch_larger_than_a_segment_is_refused(tmp_path: Path) -> None:
 
 
 def test_flush_messages_moves_the_recovery_point(tmp_path: Path) -> None:
-    log = opened(tmp_path / "t-0", flush_messages=3)
+    log = open_log(tmp_path / "t-0", flush_messages=3)
     append(log, 2)
     assert (log.wants_flush, log.settled_offset) == (False, 2)
     log.high_watermark = 2
@@ -86,7 +86,7 @@ def test_flush_messages_moves_the_recovery_point(tmp_path: Path) -> None:
 def test_a_disk_that_fails_while_a_coordinator_reads_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = opened(tmp_path / "t-0")
+    log = open_log(tmp_path / "t-0")
     append(log)
     failures: list[OSError] = []
     log._failed = failures.append
@@ -101,7 +101,7 @@ def test_a_disk_that_fails_while_a_coordinator_reads_is_reported(
 
 
 def test_a_disk_that_fails_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = opened(tmp_path / "t-0")
+    log = open_log(tmp_path / "t-0")
     append(log)
 
     def full(fd: int, buffers: object, at: int) -> int:
@@ -118,7 +118,7 @@ def test_a_disk_that_fails_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch:
 
 
 def test_reads_outside_of_the_log_raise_offset_not_in_log(tmp_path: Path) -> None:
-    log = opened(tmp_path / "t-0")
+    log = open_log(tmp_path / "t-0")
     append(log, 3)
     log.start_offset = 2
     with pytest.raises(OffsetNotInLog, match="offset 1 is below the log start offset 2 of t-0"):
@@ -132,7 +132,7 @@ def test_reads_outside_of_the_log_raise_offset_not_in_log(tmp_path: Path) -> Non
 @pytest.mark.parametrize("codec", [0, 4])
 def test_a_timestamp_is_found_among_many_tiny_records_in_steps(tmp_path: Path, codec: int) -> None:
     """300,000 of them, in a quarter of a megabyte, held back every other request for half a second."""
-    log = opened(tmp_path / "t-0")
+    log = open_log(tmp_path / "t-0")
     batch = build([Record(at, NOW + (at == 39_999), None, b"") for at in range(40_000)], codec=codec)
     assert log.append(batch, 0, len(batch), 0, NOW).error_code == NONE
     for steps, offset in (
@@ -154,20 +154,20 @@ def test_a_timestamp_is_found_among_many_tiny_records_in_steps(tmp_path: Path, c
 
 
 def test_leader_epochs_are_kept_and_cut_with_the_log(tmp_path: Path) -> None:
-    log = opened(tmp_path / "t-0")
+    log = open_log(tmp_path / "t-0")
     for epoch in (1, 1, 4):
         append(log, epoch=epoch)
     assert legacy.all_at_once(reading.find_newest(log)) == (NOW, 0, 1)
     log.close(clean=False)
     path = log.directory / f"{0:020d}.log"
     path.write_bytes(path.read_bytes()[:-1])
-    again = opened(tmp_path / "t-0")
+    again = open_log(tmp_path / "t-0")
     assert (again.end_offset, again.epochs.latest) == (2, 1)
     again.close()
 
 
 def test_after_a_clean_stop_nothing_is_scanned(tmp_path: Path) -> None:
-    log = opened(tmp_path / "t-0", index_interval_bytes=100)
+    log = open_log(tmp_path / "t-0", index_interval_bytes=100)
     for _ in range(10):
         append(log)
     log.close()
@@ -175,13 +175,13 @@ def test_after_a_clean_stop_nothing_is_scanned(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[100] ^= 1  # within the first batch, which a scan would find
     path.write_bytes(data)
-    again = opened(tmp_path / "t-0", recovery_point=10, clean=True)
+    again = open_log(tmp_path / "t-0", recovery_point=10, clean=True)
     assert again.end_offset == 10
     again.close()
 
 
 def test_only_what_lies_behind_the_recovery_point_is_checked(tmp_path: Path) -> None:
-    log = opened(tmp_path / "t-0")
+    log = open_log(tmp_path / "t-0")
     for _ in range(10):
         append(log)
     log.close(clean=False)
@@ -191,17 +191,17 @@ def test_only_what_lies_behind_the_recovery_point_is_checked(tmp_path: Path) -> 
     data[100] ^= 1  # in the first batch
     data[7 * size + 100] ^= 1  # in the eighth
     path.write_bytes(data)
-    again = opened(tmp_path / "t-0", recovery_point=5)
+    again = open_log(tmp_path / "t-0", recovery_point=5)
     assert again.end_offset == 7
     again.close(clean=False)
     data[2 * size + 16] = 9  # a magic that does not exist, in a batch that was flushed to disk
     path.write_bytes(data)
     with pytest.raises(StorageError, match=r"0\.log at position .*: batch of magic 9"):
-        opened(tmp_path / "t-0", recovery_point=5)
+        open_log(tmp_path / "t-0", recovery_point=5)
 
 
 def test_damage_in_an_older_segment_cuts_all_that_follows(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    log = opened(tmp_path / "t-0", segment_bytes=600)
+    log = open_log(tmp_path / "t-0", segment_bytes=600)
     for _ in range(7):
         append(log)
     log.close(clean=False)
@@ -210,7 +210,7 @@ def test_damage_in_an_older_segment_cuts_all_that_follows(tmp_path: Path, caplog
     data[-1] ^= 1
     path.write_bytes(data)
     with caplog.at_level(logging.WARNING):
-        again = opened(tmp_path / "t-0", segment_bytes=600, recovery_point=3)
+        again = open_log(tmp_path / "t-0", segment_bytes=600, recovery_point=3)
     assert "the CRC of a batch is wrong; the log is cut there, at offset 5" in caplog.text
     assert (again.end_offset, segments(again)) == (5, [0, 3])
     assert append(again) == 5
@@ -221,18 +221,18 @@ def test_leftovers_of_deletions_are_removed(tmp_path: Path) -> None:
     (tmp_path / "t-0").mkdir()
     for name in (f"{0:020d}.log.deleted", "x.cleaned", "y.tmp"):
         (tmp_path / "t-0" / name).touch()
-    log = opened(tmp_path / "t-0")
+    log = open_log(tmp_path / "t-0")
     log.close()
     assert not [name for name in DiskStore().names(tmp_path / "t-0") if name.endswith(("deleted", "cleaned", "tmp"))]
 
 
 def test_a_damaged_snapshot_is_rebuilt_from_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    log = opened(tmp_path / "t-0")
+    log = open_log(tmp_path / "t-0")
     batch = build([Record(0, NOW, b"k", b"v")], producer_id=7, producer_epoch=0, base_sequence=0)
     assert log.append(batch, 0, len(batch), 0, NOW).base_offset == 0
     log.close()
     (log.directory / f"{1:020d}.snapshot").write_bytes(b"nonsense")
-    again = opened(tmp_path / "t-0", recovery_point=1, clean=True)
+    again = open_log(tmp_path / "t-0", recovery_point=1, clean=True)
     assert "it is removed and rebuilt from the log" in caplog.text
     assert again.append(batch, 0, len(batch), 0, NOW).base_offset == 0
     assert again.end_offset == 1
@@ -240,7 +240,7 @@ def test_a_damaged_snapshot_is_rebuilt_from_the_log(tmp_path: Path, caplog: pyte
 
 
 def test_a_batch_that_does_not_fit_is_not_passed_over(tmp_path: Path) -> None:
-    log = opened(tmp_path / "t-0", segment_bytes=600)
+    log = open_log(tmp_path / "t-0", segment_bytes=600)
     append(log, size=450)
     append(log, size=100)
     append(log, size=100)
@@ -255,7 +255,7 @@ def test_a_batch_that_does_not_fit_is_not_passed_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize("failing", ["read", "write", "truncate"])
 def test_a_log_that_cannot_be_opened_for_lack_of_descriptors_keeps_none(tmp_path: Path, failing: str) -> None:
     """It is tried again every second; each attempt must leave as many descriptors as it found."""
-    log = opened(tmp_path / "t-0", segment_bytes=600)
+    log = open_log(tmp_path / "t-0", segment_bytes=600)
     for _ in range(9):
         append(log)
     log.close(clean=False)
@@ -282,7 +282,7 @@ def test_a_log_that_cannot_be_opened_for_lack_of_descriptors_keeps_none(tmp_path
 
 @pytest.mark.parametrize("size", [900, 1100])
 def test_max_decompressed_message_bytes_bounds_each_message_of_an_old_producer(tmp_path: Path, size: int) -> None:
-    log = opened(tmp_path / "t-0", max_decompressed_bytes=1000)
+    log = open_log(tmp_path / "t-0", max_decompressed_bytes=1000)
     messages = for_old_client(build([Record(at, NOW, None, bytes(size)) for at in range(200)], codec=1), 1, 0, 1 << 20)
     appended = log.append_message_set(messages, 0, len(messages), 0, NOW)
     assert appended.unfinished is None
@@ -308,7 +308,7 @@ def test_jitter_lets_segments_roll_earlier(tmp_path: Path) -> None:
 
 
 def test_batches_without_a_timestamp_roll_by_the_clock(tmp_path: Path) -> None:
-    log = opened(tmp_path / "t-0", segment_ms=1000)
+    log = open_log(tmp_path / "t-0", segment_ms=1000)
     batch = build([Record(0, -1, b"k", b"v")])
     for now in (0, 1000, 1001):
         log.append(batch, 0, len(batch), 0, NOW + now)
@@ -317,12 +317,12 @@ def test_batches_without_a_timestamp_roll_by_the_clock(tmp_path: Path) -> None:
 
 
 def test_a_preallocated_segment_has_its_room_and_gives_it_back(tmp_path: Path) -> None:
-    log = opened(tmp_path / "t-0", segment_bytes=10_000, preallocate=True)
+    log = open_log(tmp_path / "t-0", segment_bytes=10_000, preallocate=True)
     append(log)
     path = log.directory / f"{0:020d}.log"
     assert (path.stat().st_size, log.size) == (10_000, log.segments[0].size)
     log.close(clean=False)
-    again = opened(tmp_path / "t-0", segment_bytes=10_000, preallocate=True)
+    again = open_log(tmp_path / "t-0", segment_bytes=10_000, preallocate=True)
     assert (again.end_offset, append(again)) == (1, 1)  # the zeros behind the batch are no damage worth keeping
     again.close()
     assert path.stat().st_size == again.segments[0].size

@@ -11,21 +11,21 @@ from ottla.environment.disk import DiskStore
 from ottla.log.config import LogConfig
 from ottla.log.directory import LogDirectory
 from ottla.log.log import Log, StorageError
-from tests.unit.log.test_replicated import append, content, opened, replicate, state
+from tests.unit.log.test_replicated import append, content, open_log, replicate, state
 
 COUNT = 20
 SETTINGS: dict[str, Any] = {"segment_bytes": 400, "index_interval_bytes": 120}
 
 
-def written(directory: Path, **config: Any) -> Log:
-    log = opened(directory, **{**SETTINGS, **config})
+def write_log(directory: Path, **config: Any) -> Log:
+    log = open_log(directory, **{**SETTINGS, **config})
     for number in range(COUNT):
         append(log, epoch=number // 5)
     log.high_watermark = log.end_offset
     return log
 
 
-def reopened(directory: Path, *, clean: bool = False, may_refill: bool = True, **config: Any) -> Log:
+def reopen(directory: Path, *, clean: bool = False, may_refill: bool = True, **config: Any) -> Log:
     return Log(
         DiskStore(),
         directory,
@@ -94,15 +94,15 @@ def test_damage_is_cut_and_fetched_again(
     clean: bool,
     compacted: bool,
 ) -> None:
-    leader = written(tmp_path / "a-0")
+    leader = write_log(tmp_path / "a-0")
     directory = tmp_path / "b-0"
-    written(directory).close()
+    write_log(directory).close()
     damage(directory)
     policy = ("compact",) if compacted else ("delete",)
     with pytest.raises(StorageError, match="b-0"):
-        reopened(directory, clean=clean, may_refill=False, cleanup_policy=policy)
+        reopen(directory, clean=clean, may_refill=False, cleanup_policy=policy)
     assert not [record for record in caplog.records if "fetched again" in record.message]
-    log = reopened(directory, clean=clean, cleanup_policy=policy)
+    log = reopen(directory, clean=clean, cleanup_policy=policy)
     warnings = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
     cuts = [text for text in warnings if "fetched again from the leader" in text]
     assert len(cuts) == 1
@@ -115,7 +115,7 @@ def test_damage_is_cut_and_fetched_again(
     log.high_watermark = COUNT
     assert state(log) == state(leader)
     log.close()
-    again = reopened(directory, clean=True, may_refill=False, cleanup_policy=policy)
+    again = reopen(directory, clean=True, may_refill=False, cleanup_policy=policy)
     assert state(again) == state(leader)
     assert not again.was_cut
     again.close()
@@ -126,7 +126,7 @@ def test_damage_is_cut_and_fetched_again(
 def test_a_hole_between_unflushed_segments_is_cut(tmp_path: Path, compacted: bool) -> None:
     """A power failure may take the end of a segment, and not the next one."""
     directory = tmp_path / "b-0"
-    log = written(directory)
+    log = write_log(directory)
     segment = log.segments[3]
     start, end = segment.base_offset, segment.next_offset
     size = list(segment.walk(0))[-1].start
@@ -143,20 +143,20 @@ def test_a_hole_between_unflushed_segments_is_cut(tmp_path: Path, compacted: boo
 
 
 def test_an_intact_log_is_not_cut(tmp_path: Path) -> None:
-    written(tmp_path / "b-0").close(clean=False)
-    log = reopened(tmp_path / "b-0")
+    write_log(tmp_path / "b-0").close(clean=False)
+    log = reopen(tmp_path / "b-0")
     assert (log.was_cut, log.end_offset) == (False, COUNT)
     log.close()
 
 
 def test_epochs_above_the_recovery_point_are_those_of_the_batches(tmp_path: Path) -> None:
     """The file may be newer than the batches after a power failure: it must not name them after an epoch of others."""
-    log = opened(tmp_path / "b-0")
+    log = open_log(tmp_path / "b-0")
     append(log, 10, epoch=1)
     append(log, 10, epoch=2)
     log.close(clean=False)
     (tmp_path / "b-0" / "leader-epoch-checkpoint").write_text("0\n2\n1 0\n3 10\n")
-    again = opened(tmp_path / "b-0", recovery_point=10)
+    again = open_log(tmp_path / "b-0", recovery_point=10)
     assert again.epochs._entries == [(1, 0), (2, 10)]
     again.close()
 
@@ -167,7 +167,7 @@ def test_epochs_above_the_recovery_point_are_those_of_the_batches(tmp_path: Path
 @pytest.mark.parametrize("number", [0, 3, -1])
 @pytest.mark.parametrize("at", [16, 100, 150 + 16, 150 + 100])
 def test_a_follower_cuts_damage_that_it_reads(tmp_path: Path, number: int, at: int) -> None:
-    leader, log = written(tmp_path / "a-0"), written(tmp_path / "b-0")
+    leader, log = write_log(tmp_path / "a-0"), write_log(tmp_path / "b-0")
     path = nth(log.directory, number)
     data = bytearray(path.read_bytes())
     size = len(data) // 2
@@ -186,13 +186,13 @@ def test_a_follower_cuts_damage_that_it_reads(tmp_path: Path, number: int, at: i
 
 
 def test_an_intact_segment_is_not_cut(tmp_path: Path) -> None:
-    log = written(tmp_path / "b-0")
+    log = write_log(tmp_path / "b-0")
     assert [log.cut_damage(offset) for offset in range(COUNT)] == [COUNT] * COUNT
     log.close()
 
 
 def test_a_segment_with_bytes_after_its_last_batch_is_cut_there(tmp_path: Path) -> None:
-    leader, log = written(tmp_path / "a-0"), written(tmp_path / "b-0")
+    leader, log = write_log(tmp_path / "a-0"), write_log(tmp_path / "b-0")
     segment = log.segments[3]
     segment.log.append((b"x" * 100,))
     assert log.cut_damage(segment.base_offset) == segment.next_offset
@@ -206,7 +206,7 @@ def test_a_segment_with_bytes_after_its_last_batch_is_cut_there(tmp_path: Path) 
 # The high watermark at a start.
 
 
-def checkpointed(directory: Path, name: str, offset: int) -> None:
+def write_checkpoint(directory: Path, name: str, offset: int) -> None:
     (directory / name).write_text(f"0\n1\nt 0 {offset}\n")
 
 
@@ -227,7 +227,7 @@ def test_a_log_of_a_cluster_begins_with_its_checkpointed_high_watermark(
     assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\nt 0 5\n"
     (tmp_path / "replication-offset-checkpoint").unlink()
     if known is not None:
-        checkpointed(tmp_path, "replication-offset-checkpoint", known)
+        write_checkpoint(tmp_path, "replication-offset-checkpoint", known)
     home = LogDirectory(DiskStore(), tmp_path)
     with caplog.at_level(logging.INFO):
         log = home.open_partition("t", 0, b"1" * 16, LogConfig(), in_cluster=True)
@@ -240,7 +240,7 @@ def test_a_log_of_a_cluster_begins_with_its_checkpointed_high_watermark(
 
 
 def test_the_high_watermark_is_not_below_the_log_start(tmp_path: Path) -> None:
-    log = opened(tmp_path / "t-0", segment_bytes=400)
+    log = open_log(tmp_path / "t-0", segment_bytes=400)
     log.restart_at(40)
     log.close()
     again = Log(DiskStore(), tmp_path / "t-0", LogConfig(), recovery_point=40, high_watermark=0, clean=True)
@@ -252,8 +252,8 @@ def test_a_cut_log_asks_for_checkpoints_at_the_start_so_that_it_is_whole_after_t
     home = LogDirectory(DiskStore(), tmp_path)
     append(home.open_partition("t", 0, b"1" * 16, LogConfig(), in_cluster=True), 5)
     home.release()
-    checkpointed(tmp_path, "recovery-point-offset-checkpoint", 9)
-    checkpointed(tmp_path, "replication-offset-checkpoint", 3)
+    write_checkpoint(tmp_path, "recovery-point-offset-checkpoint", 9)
+    write_checkpoint(tmp_path, "replication-offset-checkpoint", 3)
     home = LogDirectory(DiskStore(), tmp_path)
     log = home.open_partition("t", 0, b"1" * 16, LogConfig(), in_cluster=True, may_refill=True)
     assert (log.was_cut, log.end_offset, home.ends_below_checkpoint) == (True, 5, True)

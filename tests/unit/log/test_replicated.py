@@ -22,7 +22,7 @@ from tests.memory_store import MemoryStore
 NOW = 1_700_000_000_000
 
 
-def opened(directory: Path, *, recovery_point: int = 0, clean: bool = False, **config: Any) -> Log:
+def open_log(directory: Path, *, recovery_point: int = 0, clean: bool = False, **config: Any) -> Log:
     directory.mkdir(exist_ok=True)
     return Log(DiskStore(), directory, LogConfig(**config), recovery_point=recovery_point, clean=clean)
 
@@ -59,8 +59,8 @@ def state(log: Log) -> tuple[object, ...]:
 
 
 def test_a_follower_has_the_same_bytes_and_segments(tmp_path: Path) -> None:
-    leader = opened(tmp_path / "a-0", segment_bytes=1500, index_interval_bytes=200, segment_ms=1000)
-    follower = opened(tmp_path / "b-0", segment_bytes=1500, index_interval_bytes=200, segment_ms=1000)
+    leader = open_log(tmp_path / "a-0", segment_bytes=1500, index_interval_bytes=200, segment_ms=1000)
+    follower = open_log(tmp_path / "b-0", segment_bytes=1500, index_interval_bytes=200, segment_ms=1000)
     for number in range(60):
         append(leader, 1 + number % 3, epoch=number // 20, timestamp=NOW + 40 * number)
     frame = b"header" + content(leader) + b"trailer"
@@ -71,7 +71,7 @@ def test_a_follower_has_the_same_bytes_and_segments(tmp_path: Path) -> None:
     assert follower.epochs._entries == [(0, 0), (1, 39), (2, 79)]
     assert [len(segment.index) for segment in follower.segments] == [len(segment.index) for segment in leader.segments]
     follower.close()
-    again = opened(tmp_path / "b-0", recovery_point=follower.end_offset, clean=True, segment_bytes=1500)
+    again = open_log(tmp_path / "b-0", recovery_point=follower.end_offset, clean=True, segment_bytes=1500)
     assert state(again)[:5] == state(leader)[:5]
     leader.close()
     again.close()
@@ -89,7 +89,7 @@ def test_consecutive_batches_are_one_write(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_segment_rolls_when_its_index_is_full(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"segment_index_bytes": 40, "index_interval_bytes": 150}
-    leader, follower = opened(tmp_path / "a-0", **settings), opened(tmp_path / "b-0", **settings)
+    leader, follower = open_log(tmp_path / "a-0", **settings), open_log(tmp_path / "b-0", **settings)
     for _ in range(40):
         append(leader)
     replicate(leader, follower)
@@ -100,7 +100,7 @@ def test_a_segment_rolls_when_its_index_is_full(tmp_path: Path) -> None:
 
 
 def test_batches_of_a_later_epoch_are_left(tmp_path: Path) -> None:
-    leader, follower = opened(tmp_path / "a-0"), opened(tmp_path / "b-0")
+    leader, follower = open_log(tmp_path / "a-0"), open_log(tmp_path / "b-0")
     append(leader, 2, epoch=3)
     taken = len(content(leader))
     append(leader, 2, epoch=4)
@@ -115,7 +115,7 @@ def test_batches_of_a_later_epoch_are_left(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("left", [0, 1, 16, 60, 61, 100])
 def test_an_incomplete_batch_is_left(tmp_path: Path, left: int) -> None:
-    leader, follower = opened(tmp_path / "a-0"), opened(tmp_path / "b-0")
+    leader, follower = open_log(tmp_path / "a-0"), open_log(tmp_path / "b-0")
     append(leader, 2)
     taken = len(content(leader))
     append(leader, 2)
@@ -141,7 +141,7 @@ def _damaged(data: bytes, start: int, kind: str) -> bytes:
 
 @pytest.mark.parametrize("kind", ["crc", "magic", "length", "below"])
 def test_a_damaged_batch_is_not_appended(tmp_path: Path, kind: str) -> None:
-    leader, follower = opened(tmp_path / "a-0"), opened(tmp_path / "b-0")
+    leader, follower = open_log(tmp_path / "a-0"), open_log(tmp_path / "b-0")
     append(leader, 2)
     second = len(content(leader))
     append(leader, 2)
@@ -156,7 +156,7 @@ def test_a_damaged_batch_is_not_appended(tmp_path: Path, kind: str) -> None:
 
 
 def test_a_batch_that_ends_before_it_begins_is_not_appended(tmp_path: Path) -> None:
-    follower = opened(tmp_path / "b-0")
+    follower = open_log(tmp_path / "b-0")
     empty = build([], base_offset=0, leader_epoch=0)
     assert read_header(empty, 0).last_offset_delta == -1
     with pytest.raises(CorruptRecords):
@@ -165,7 +165,7 @@ def test_a_batch_that_ends_before_it_begins_is_not_appended(tmp_path: Path) -> N
 
 
 def test_gaps_that_compaction_leaves_are_taken_over(tmp_path: Path) -> None:
-    follower = opened(tmp_path / "b-0", segment_bytes=300)
+    follower = open_log(tmp_path / "b-0", segment_bytes=300)
     offsets = [5, 6, 20, 40, 3_000_000_000, 3_000_000_001, 9_000_000_000]
     for offset in offsets:
         batch = build([Record(offset, NOW, b"k", b"." * 100)], base_offset=offset, leader_epoch=1)
@@ -174,7 +174,7 @@ def test_gaps_that_compaction_leaves_are_taken_over(tmp_path: Path) -> None:
     assert [header.base_offset for header, _ in reading.batches(follower)] == offsets
     before = content(follower, 0)
     follower.close()
-    again = opened(tmp_path / "b-0", recovery_point=follower.end_offset, clean=True, segment_bytes=300)
+    again = open_log(tmp_path / "b-0", recovery_point=follower.end_offset, clean=True, segment_bytes=300)
     assert (content(again, 5), again.end_offset) == (before, 9_000_000_001)
     again.truncate_to(30)
     assert [header.base_offset for header, _ in reading.batches(again)] == [5, 6, 20]
@@ -182,7 +182,7 @@ def test_gaps_that_compaction_leaves_are_taken_over(tmp_path: Path) -> None:
 
 
 def test_flush_messages_counts_the_records_of_a_leader(tmp_path: Path) -> None:
-    leader, follower = opened(tmp_path / "a-0"), opened(tmp_path / "b-0", flush_messages=5)
+    leader, follower = open_log(tmp_path / "a-0"), open_log(tmp_path / "b-0", flush_messages=5)
     append(leader, 4)
     replicate(leader, follower)
     assert not follower.wants_flush
@@ -214,7 +214,7 @@ def test_a_failed_write_leaves_the_log_unchanged() -> None:
 
 
 def test_transactions_of_a_leader(tmp_path: Path) -> None:
-    leader, follower = opened(tmp_path / "a-0", segment_bytes=400), opened(tmp_path / "b-0", segment_bytes=400)
+    leader, follower = open_log(tmp_path / "a-0", segment_bytes=400), open_log(tmp_path / "b-0", segment_bytes=400)
     for sequence in range(6):
         for producer in (1, 2):
             batch = build(
@@ -242,7 +242,7 @@ def test_transactions_of_a_leader(tmp_path: Path) -> None:
 
 
 def test_a_transaction_stays_undecided_over_a_restart_until_its_marker_is_committed(tmp_path: Path) -> None:
-    log = opened(tmp_path / "a-0")
+    log = open_log(tmp_path / "a-0")
     append(log)
     batch = build([Record(0, NOW, b"k", b"v")], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
     assert log.append(batch, 0, len(batch), 0, NOW).base_offset == 1
@@ -260,7 +260,7 @@ def test_a_transaction_stays_undecided_over_a_restart_until_its_marker_is_commit
 
 def test_a_follower_begins_within_a_batch(tmp_path: Path) -> None:
     """DeleteRecords may set the log start of the leader to any offset."""
-    leader, follower = opened(tmp_path / "a-0"), opened(tmp_path / "b-0")
+    leader, follower = open_log(tmp_path / "a-0"), open_log(tmp_path / "b-0")
     append(leader, 5)
     append(leader, 5)
     leader.high_watermark = 10
@@ -281,7 +281,7 @@ def test_a_follower_begins_within_a_batch(tmp_path: Path) -> None:
 
 
 def test_a_prefix_does_not_diverge(tmp_path: Path) -> None:
-    leader = opened(tmp_path / "a-0")
+    leader = open_log(tmp_path / "a-0")
     for epoch in (2, 2, 5, 7):
         append(leader, 5, epoch=epoch)
     assert leader.divergence(2, 3) is None
@@ -300,7 +300,7 @@ def test_a_prefix_does_not_diverge(tmp_path: Path) -> None:
 
 
 def test_a_follower_truncates_step_by_step_to_the_common_prefix(tmp_path: Path) -> None:
-    leader, follower = opened(tmp_path / "a-0"), opened(tmp_path / "b-0")
+    leader, follower = open_log(tmp_path / "a-0"), open_log(tmp_path / "b-0")
     for log in (leader, follower):
         append(log, 10, epoch=1)
     for epoch in (2, 4, 6):
@@ -319,7 +319,7 @@ def test_a_follower_truncates_step_by_step_to_the_common_prefix(tmp_path: Path) 
 
 
 def test_a_log_without_epochs_truncates_to_its_high_watermark(tmp_path: Path) -> None:
-    log = opened(tmp_path / "a-0")
+    log = open_log(tmp_path / "a-0")
     log.high_watermark = 0
     append(log, 4, epoch=-1)
     log.high_watermark = 3
@@ -329,7 +329,7 @@ def test_a_log_without_epochs_truncates_to_its_high_watermark(tmp_path: Path) ->
 
 def test_an_epoch_without_batches_is_forgotten(tmp_path: Path) -> None:
     """A broker that led, and appended nothing, follows a leader that does not know its epoch: it must not ask for ever."""
-    leader, follower = opened(tmp_path / "a-0"), opened(tmp_path / "b-0")
+    leader, follower = open_log(tmp_path / "a-0"), open_log(tmp_path / "b-0")
     for log in (leader, follower):
         append(log, 5, epoch=1)
     follower.epochs.begin(2, 5)
@@ -350,7 +350,7 @@ def test_an_epoch_without_batches_is_forgotten(tmp_path: Path) -> None:
 
 
 def test_a_flush_during_a_truncation_does_not_cover_what_comes_after(tmp_path: Path) -> None:
-    log = opened(tmp_path / "a-0")
+    log = open_log(tmp_path / "a-0")
     append(log, 10)
     flush = log.begin_flush()
     flush.run()
@@ -379,7 +379,7 @@ def test_a_flush_of_rolled_segments_survives_a_truncation(tmp_path: Path) -> Non
 
 
 def test_the_log_start_never_lies_beyond_the_end(tmp_path: Path) -> None:
-    log = opened(tmp_path / "a-0")
+    log = open_log(tmp_path / "a-0")
     for _ in range(10):
         append(log)
     log.high_watermark = 10
@@ -390,7 +390,7 @@ def test_the_log_start_never_lies_beyond_the_end(tmp_path: Path) -> None:
 
 
 def test_a_truncation_below_the_high_watermark_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    log = opened(tmp_path / "a-0")
+    log = open_log(tmp_path / "a-0")
     append(log)
     append(log)
     log.high_watermark = 2
@@ -401,7 +401,7 @@ def test_a_truncation_below_the_high_watermark_is_a_warning(tmp_path: Path, capl
 
 
 def test_discarded_segments_are_removed_later(tmp_path: Path) -> None:
-    log = opened(tmp_path / "a-0", segment_bytes=400)
+    log = open_log(tmp_path / "a-0", segment_bytes=400)
     for _ in range(20):
         append(log)
     log.truncate_to(4)
@@ -436,7 +436,7 @@ def test_a_truncation_that_fails_is_repeated() -> None:
 
 
 def test_a_truncation_ends_the_compaction_of_what_it_cuts(tmp_path: Path) -> None:
-    log = opened(tmp_path / "a-0", segment_bytes=400, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0)
+    log = open_log(tmp_path / "a-0", segment_bytes=400, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0)
     for _ in range(30):
         append(log)
     log.high_watermark = log.end_offset
@@ -454,7 +454,7 @@ def test_a_truncation_ends_the_compaction_of_what_it_cuts(tmp_path: Path) -> Non
 
 
 def test_a_truncation_beyond_the_compacted_segments_leaves_the_compaction(tmp_path: Path) -> None:
-    log = opened(tmp_path / "a-0", segment_bytes=400, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0)
+    log = open_log(tmp_path / "a-0", segment_bytes=400, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0)
     for _ in range(30):
         append(log)
     log.high_watermark = 20
@@ -471,7 +471,7 @@ def test_a_truncation_beyond_the_compacted_segments_leaves_the_compaction(tmp_pa
 
 
 def test_a_truncation_during_a_move_begins_the_copy_again(tmp_path: Path) -> None:
-    log = opened(tmp_path / "a-0", segment_bytes=400)
+    log = open_log(tmp_path / "a-0", segment_bytes=400)
     for _ in range(12):
         append(log)
     target = tmp_path / "b-0"
@@ -492,14 +492,14 @@ def test_a_truncation_during_a_move_begins_the_copy_again(tmp_path: Path) -> Non
     assert flushes == 1
     assert relocation.flushed_offset == 0
     end = log.end_offset
-    copy = opened(target, recovery_point=end, clean=True, segment_bytes=400)
+    copy = open_log(target, recovery_point=end, clean=True, segment_bytes=400)
     assert state(copy)[:5] == state(log)[:5]
     log.close()
     copy.close()
 
 
 def test_retention_after_a_truncation(tmp_path: Path) -> None:
-    log = opened(tmp_path / "a-0", segment_bytes=400, retention_bytes=500)
+    log = open_log(tmp_path / "a-0", segment_bytes=400, retention_bytes=500)
     for _ in range(20):
         append(log)
     log.high_watermark = 20
@@ -516,7 +516,7 @@ def test_retention_after_a_truncation(tmp_path: Path) -> None:
 
 
 def test_a_follower_starts_again_where_its_leader_begins(tmp_path: Path) -> None:
-    log = opened(tmp_path / "a-0", segment_bytes=400)
+    log = open_log(tmp_path / "a-0", segment_bytes=400)
     for number in range(20):
         append(log, epoch=number // 5)
     flush = log.begin_flush()
@@ -528,13 +528,13 @@ def test_a_follower_starts_again_where_its_leader_begins(tmp_path: Path) -> None
     batch = build([Record(510, NOW, b"k", b"v")], base_offset=510, leader_epoch=8)
     log.append_replicated(batch, 0, len(batch), 8, NOW)
     log.close()
-    again = opened(tmp_path / "a-0", recovery_point=511, clean=True, segment_bytes=400)
+    again = open_log(tmp_path / "a-0", recovery_point=511, clean=True, segment_bytes=400)
     assert (again.start_offset, again.end_offset, again.epochs._entries) == (500, 511, [(8, 510)])
     again.close()
 
 
 def test_a_follower_starts_again_below_its_own_end(tmp_path: Path) -> None:
-    log = opened(tmp_path / "a-0", segment_bytes=400)
+    log = open_log(tmp_path / "a-0", segment_bytes=400)
     for _ in range(20):
         append(log)
     log.restart_at(0)
@@ -545,17 +545,17 @@ def test_a_follower_starts_again_below_its_own_end(tmp_path: Path) -> None:
 
 
 def test_an_empty_log_keeps_its_new_start_after_a_crash(tmp_path: Path) -> None:
-    log = opened(tmp_path / "a-0")
+    log = open_log(tmp_path / "a-0")
     append(log)
     log.restart_at(70)
     log.close(clean=False)
-    again = opened(tmp_path / "a-0", recovery_point=0)
+    again = open_log(tmp_path / "a-0", recovery_point=0)
     assert (again.start_offset, again.end_offset) == (70, 70)
     again.close()
 
 
 def test_the_log_start_follows_the_leader(tmp_path: Path) -> None:
-    log = opened(tmp_path / "a-0")
+    log = open_log(tmp_path / "a-0")
     log.high_watermark = 0
     for epoch in (1, 2, 3):
         append(log, 10, epoch=epoch)

@@ -60,7 +60,7 @@ def test_old_records_behind_a_young_one_stay() -> None:
     assert expired(segments, Retention(True, 500, -1), 0, 30, NOW) == 0
 
 
-def opened(directory: Path, **config: object) -> Log:
+def open_log(directory: Path, **config: object) -> Log:
     directory.mkdir(exist_ok=True)
     return Log(DiskStore(), directory, LogConfig(segment_bytes=400, **config))  # type: ignore[arg-type]
 
@@ -78,7 +78,7 @@ def offsets_from(log: Log, offset: int) -> list[int]:
 
 
 def test_a_log_removes_old_segments_and_open_reads_continue(tmp_path: Path) -> None:
-    log = opened(tmp_path / "t-0", retention_ms=1000)
+    log = open_log(tmp_path / "t-0", retention_ms=1000)
     for timestamp in (NOW - 5000, NOW - 5000, NOW - 100, NOW - 100, NOW):
         append(log, timestamp)
     reading = log.read(0, 1 << 20, log.end_offset, whole_first=True)
@@ -148,7 +148,7 @@ def test_retention_of_many_segments_lists_no_directory_and_goes_in_steps(tmp_pat
 
 
 def test_when_all_of_it_is_old_a_new_segment_begins(tmp_path: Path) -> None:
-    log = opened(tmp_path / "t-0", retention_ms=1000)
+    log = open_log(tmp_path / "t-0", retention_ms=1000)
     for _ in range(3):
         append(log, NOW - 5000)
     for segment in log.retain(NOW):
@@ -163,7 +163,7 @@ def test_when_all_of_it_is_old_a_new_segment_begins(tmp_path: Path) -> None:
 
 
 def test_without_timestamps_the_age_of_the_file_counts(tmp_path: Path) -> None:
-    log = opened(tmp_path / "t-0", retention_ms=60_000)
+    log = open_log(tmp_path / "t-0", retention_ms=60_000)
     for _ in range(4):
         append(log, -1)
     written = log.directory.joinpath(f"{0:020d}.log").stat().st_mtime_ns // 1_000_000
@@ -176,7 +176,7 @@ def test_without_timestamps_the_age_of_the_file_counts(tmp_path: Path) -> None:
 
 
 def test_deleted_records_take_their_segments_with_them(tmp_path: Path) -> None:
-    log = opened(tmp_path / "t-0", cleanup_policy=("compact",))
+    log = open_log(tmp_path / "t-0", cleanup_policy=("compact",))
     for _ in range(6):
         append(log, NOW)
     assert log.delete_records(3) == 3
@@ -191,7 +191,7 @@ def test_deleted_records_take_their_segments_with_them(tmp_path: Path) -> None:
 
 
 def test_a_start_removes_what_a_crash_left_behind(tmp_path: Path) -> None:
-    log = opened(tmp_path / "t-0", retention_ms=1000)
+    log = open_log(tmp_path / "t-0", retention_ms=1000)
     for timestamp in (NOW - 5000, NOW - 5000, NOW):
         append(log, timestamp)
     for segment in log.retain(NOW):

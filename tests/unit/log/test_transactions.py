@@ -24,7 +24,7 @@ NOW = 1_700_000_000_000
 HOUR = 3_600_000
 
 
-def opened(directory: Path, *, recovery_point: int = 0, clean: bool = False, **config: Any) -> Log:
+def open_log(directory: Path, *, recovery_point: int = 0, clean: bool = False, **config: Any) -> Log:
     directory.mkdir(exist_ok=True)
     log = Log(DiskStore(), directory, LogConfig(**config), recovery_point=recovery_point, clean=clean)
     log.high_watermark = log.end_offset
@@ -65,7 +65,7 @@ def aborted_in(log: Log, offset: int, limit: int) -> list[Aborted]:
 
 
 def test_the_oldest_open_transaction_holds_readers_back(tmp_path: Path) -> None:
-    log = opened(tmp_path / "t-0")
+    log = open_log(tmp_path / "t-0")
     assert send(log, -1, -1, transactional=False) == NONE
     for producer in (7, 8):
         assert send(log, producer, 0) == NONE
@@ -79,7 +79,7 @@ def test_the_oldest_open_transaction_holds_readers_back(tmp_path: Path) -> None:
 
 
 def test_a_marker_decides_when_it_is_below_the_high_watermark(tmp_path: Path) -> None:
-    log = opened(tmp_path / "t-0")
+    log = open_log(tmp_path / "t-0")
     send(log, 7, 0)
     log.append_marker(7, 0, 0, 0, NOW, commit=True, new_epoch=False)
     assert (log.high_watermark, log.last_stable_offset) == (1, 0)
@@ -89,13 +89,13 @@ def test_a_marker_decides_when_it_is_below_the_high_watermark(tmp_path: Path) ->
 
 
 def test_decided_transactions_are_forgotten_without_committed_reads(tmp_path: Path) -> None:
-    log = opened(tmp_path / "t-0")
+    log = open_log(tmp_path / "t-0")
     for number in range(20):
         send(log, 7, number)
         end(log, 7, commit=number % 2 == 0)
     assert len(log.producers._undecided) == 1  # the newest one was ended before its marker was below the high watermark
     log.close()
-    again = opened(tmp_path / "t-0")  # reads all markers again
+    again = open_log(tmp_path / "t-0")  # reads all markers again
     send(again, 7, 20)
     end(again, 7, commit=True)
     assert len(again.producers._undecided) == 1
@@ -103,7 +103,7 @@ def test_decided_transactions_are_forgotten_without_committed_reads(tmp_path: Pa
 
 
 def test_invalid_batches_and_markers_of_a_producer_are_refused(tmp_path: Path) -> None:
-    log = opened(tmp_path / "t-0")
+    log = open_log(tmp_path / "t-0")
     log.producers.begin_verification(7, 0, 3, NOW, begins_at_zero=True)
     assert send(log, 7, 3) == OUT_OF_ORDER_SEQUENCE_NUMBER
     assert send(log, 7, 0) == NONE
@@ -126,7 +126,7 @@ def test_invalid_batches_and_markers_of_a_producer_are_refused(tmp_path: Path) -
 
 
 def test_a_long_transaction_is_not_forgotten_with_its_producer(tmp_path: Path) -> None:
-    log = opened(tmp_path / "t-0")
+    log = open_log(tmp_path / "t-0")
     send(log, 7, 0)
     send(log, 8, 0, transactional=False)
     log.producers.expire(NOW + 1)
@@ -135,7 +135,7 @@ def test_a_long_transaction_is_not_forgotten_with_its_producer(tmp_path: Path) -
 
 
 def test_aborted_transactions_are_listed_and_kept(tmp_path: Path) -> None:
-    log = opened(tmp_path / "t-0", segment_bytes=400)
+    log = open_log(tmp_path / "t-0", segment_bytes=400)
     send(log, 7, 0)
     send(log, 8, 0)
     end(log, 7, commit=False)
@@ -149,7 +149,7 @@ def test_aborted_transactions_are_listed_and_kept(tmp_path: Path) -> None:
     assert aborted_in(log, 5, 6) == []
     for clean in (False, True):
         log.close(clean=clean)
-        log = opened(tmp_path / "t-0", segment_bytes=400, recovery_point=log.recovery_point, clean=clean)
+        log = open_log(tmp_path / "t-0", segment_bytes=400, recovery_point=log.recovery_point, clean=clean)
         assert aborted_in(log, 0, 6) == expected
         assert log.last_stable_offset == 6
     log.close()
@@ -158,12 +158,12 @@ def test_aborted_transactions_are_listed_and_kept(tmp_path: Path) -> None:
 
 
 def test_an_open_transaction_is_open_after_a_restart(tmp_path: Path) -> None:
-    log = opened(tmp_path / "t-0")
+    log = open_log(tmp_path / "t-0")
     send(log, 7, 0)
     send(log, 7, 1)
     for clean in (True, False):
         log.close(clean=clean)
-        log = opened(tmp_path / "t-0", recovery_point=log.recovery_point, clean=clean)
+        log = open_log(tmp_path / "t-0", recovery_point=log.recovery_point, clean=clean)
         assert (log.last_stable_offset, log.producers.has_open_transaction(7, 0)) == (0, True)
     log.close()
 
@@ -187,7 +187,7 @@ def batches(log: Log) -> list[tuple[int, int, bool]]:
 
 
 def test_compaction_takes_aborted_records_and_keeps_markers_for_a_while(tmp_path: Path) -> None:
-    log = opened(
+    log = open_log(
         tmp_path / "t-0", segment_bytes=700, cleanup_policy=("compact",), delete_retention_ms=HOUR, segment_ms=HOUR
     )
     send(log, -1, -1, key=b"a", transactional=False)
@@ -218,7 +218,7 @@ def test_compaction_takes_aborted_records_and_keeps_markers_for_a_while(tmp_path
 
 def test_a_snapshot_from_before_the_log_begins_opens_no_transaction(tmp_path: Path) -> None:
     """A power failure brings back a removed snapshot and damages the one of the first segment."""
-    log = opened(tmp_path / "t-0", segment_bytes=150, retention_bytes=150)
+    log = open_log(tmp_path / "t-0", segment_bytes=150, retention_bytes=150)
     for sequence in range(4):
         send(log, 1, sequence)
     stale = next(path for path in sorted(log.directory.glob("*.snapshot")) if int(path.stem))
@@ -234,6 +234,6 @@ def test_a_snapshot_from_before_the_log_begins_opens_no_transaction(tmp_path: Pa
     log.close(clean=False)
     stale.write_bytes(held)
     (log.directory / f"{first:020d}.snapshot").write_bytes(b"nonsense")
-    again = opened(tmp_path / "t-0")
+    again = open_log(tmp_path / "t-0")
     assert again.last_stable_offset == again.end_offset == 9
     again.close()
