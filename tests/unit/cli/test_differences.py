@@ -21,7 +21,7 @@ def test_a_proposal_begins_at_the_first_broker() -> None:
     assert proposed == proposal(list(current), dict(reversed(racks.items())), rack_aware=False)
 
 
-def written(properties: dict[str, str], record: Record) -> bytes:
+def write_records(properties: dict[str, str], record: Record) -> bytes:
     out = io.BytesIO()
     DefaultMessageFormatter(properties).write(record, out)
     return out.getvalue()
@@ -30,14 +30,14 @@ def written(properties: dict[str, str], record: Record) -> bytes:
 def test_the_epoch_of_a_record_is_printed() -> None:
     """Kafka's tool prints NOT_PRESENT."""
     record = Record(7, 0, None, b"v", origin=Origin("t", 0, leader_epoch=5))
-    assert written({"print.epoch": "true"}, record) == b"Epoch:5\tv\n"
+    assert write_records({"print.epoch": "true"}, record) == b"Epoch:5\tv\n"
 
 
 def test_null_is_the_literal_whatever_the_deserializer() -> None:
     """Kafka's tool stops with an exception of the deserializer."""
     record = Record(7, 0, None, None)
     properties = {"value.deserializer": "IntegerDeserializer", "null.literal": "NIL"}
-    assert written(properties, record) == b"NIL\n"
+    assert write_records(properties, record) == b"NIL\n"
 
 
 def test_a_failure_is_exit_code_1_and_wrong_usage_2(tmp_path: Path) -> None:

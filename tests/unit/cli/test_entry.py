@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 
-def ended(program: str, *words: str) -> "subprocess.CompletedProcess[str]":
+def run_program(program: str, *words: str) -> "subprocess.CompletedProcess[str]":
     """Run a program with the arguments of a command."""
     return subprocess.run(
         [sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=60, check=False
@@ -21,7 +21,7 @@ RUN = "from ottla.cli.entry import run; run()"
     ("words", "status"), [(["--version"], 0), (["topics", "--no-such-option"], 2), (["console-consumer"], 2)]
 )
 def test_the_exit_status_is_that_of_the_command(words: list[str], status: int) -> None:
-    result = ended(RUN, *words)
+    result = run_program(RUN, *words)
     assert result.returncode == status
     assert bool(result.stderr) == (status != 0)
 
@@ -43,7 +43,7 @@ def command():
 commands.main = command
 ottla.cli.entry.run()
 """
-    result = ended(program)
+    result = run_program(program)
     assert (result.returncode, result.stdout) == (3, "begun\nhandler\n")
     assert (tmp_path / "thread").exists()
 
@@ -56,7 +56,7 @@ def command(): raise LookupError("a bug")
 commands.main = command
 ottla.cli.entry.run()
 """
-    result = ended(program)
+    result = run_program(program)
     assert result.returncode == 1
     assert "LookupError: a bug" in result.stderr
 
@@ -82,4 +82,4 @@ from ottla.cli.main import Commands
 Commands.get_command = lambda self, ctx, name: click.Command(name, callback=lambda: print(gc.isenabled()))
 ottla.cli.entry.run()
 """
-    assert ended(program, "anything").stdout == "True\n"
+    assert run_program(program, "anything").stdout == "True\n"

@@ -16,7 +16,7 @@ def step(stop: Stop, done: list[str]) -> None:
     done.append("next")
 
 
-def interrupted(at: int) -> tuple[bool, list[str]]:
+def interrupt(at: int) -> tuple[bool, list[str]]:
     """Run a step, with a signal at the instruction `at` of all that it executes; return whether it came, and what was done."""
     done: list[str] = []
     left = at
@@ -44,14 +44,14 @@ def interrupted(at: int) -> tuple[bool, list[str]]:
 
 def test_a_signal_at_any_instruction_ends_the_command_without_an_error() -> None:
     at, ends = 1, set()
-    while (outcome := interrupted(at))[0]:
+    while (outcome := interrupt(at))[0]:
         ends.add(tuple(outcome[1]))
         at += 1
     assert at > 30  # instructions of the block, and of its beginning and end
     # Before and after the block the signal only sets a flag; in it the calls are interrupted, and the command goes on.
     assert ("step", "next") in ends
     assert ("next",) in ends
-    assert interrupted(at) == (False, ["step", "next"])
+    assert interrupt(at) == (False, ["step", "next"])
 
 
 def test_the_second_signal_interrupts() -> None:

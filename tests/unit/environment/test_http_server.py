@@ -52,7 +52,7 @@ def get(port: int, host: str | None = None, source: str = "127.0.0.2", **headers
     return response.status, body
 
 
-def sent(port: int, data: bytes) -> bytes:
+def send(port: int, data: bytes) -> bytes:
     """Send data, and return the response up to the end of the connection."""
     with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
         client.sendall(data)
@@ -92,20 +92,20 @@ ODD_REQUESTS = {
 @pytest.mark.parametrize("name", ODD_REQUESTS)
 def test_odd_request_is_answered_and_its_connection_closed(port: int, name: str) -> None:
     data, status = ODD_REQUESTS[name]
-    answer = sent(port, data)
+    answer = send(port, data)
     assert answer.startswith(f"HTTP/1.1 {status} ".encode()), answer
     assert get(port)[0] == 200
 
 
 def test_large_body_that_is_sent_whole_gets_its_answer(port: int) -> None:
     head = b"POST / HTTP/1.1\r\n" + HEAD + b"Content-Length: 200000\r\n\r\n"
-    assert sent(port, head + bytes(200_000)).startswith(b"HTTP/1.1 413 ")
+    assert send(port, head + bytes(200_000)).startswith(b"HTTP/1.1 413 ")
 
 
 def test_requests_that_are_sent_together_are_answered_in_their_order(port: int) -> None:
     requests = [b"GET /%d HTTP/1.1\r\n%s\r\n" % (number, HEAD) for number in range(50)]
     requests.append(b"GET /end HTTP/1.1\r\n" + HEAD + b"Connection: close\r\n\r\n")
-    answers = sent(port, b"".join(requests)).split(b"HTTP/1.1 200 OK")[1:]
+    answers = send(port, b"".join(requests)).split(b"HTTP/1.1 200 OK")[1:]
     targets = [json.loads(answer.partition(b"\r\n\r\n")[2])["target"] for answer in answers]
     assert targets == [*(f"/{number}" for number in range(50)), "/end"]
 
@@ -120,7 +120,7 @@ def test_client_that_expects_100_continue_gets_it(port: int) -> None:
 
 def test_connection_without_a_whole_request_is_closed_after_the_idle_time(port: int) -> None:
     begin = time.monotonic()
-    assert sent(port, b"GET / HTTP/1.1\r\n" + HEAD) == b""
+    assert send(port, b"GET / HTTP/1.1\r\n" + HEAD) == b""
     assert 0.4 < time.monotonic() - begin < 5
 
 
@@ -139,7 +139,7 @@ def test_slow_handler_blocks_no_other_request_and_keeps_its_connection() -> None
     with serving(slow, SMALL) as port:
         answers: list[bytes] = []
         client = threading.Thread(
-            target=lambda: answers.append(sent(port, b"GET /slow HTTP/1.1\r\n" + HEAD + b"Connection: close\r\n\r\n"))
+            target=lambda: answers.append(send(port, b"GET /slow HTTP/1.1\r\n" + HEAD + b"Connection: close\r\n\r\n"))
         )
         client.start()
         assert get(port) == (200, b"done")

@@ -38,7 +38,7 @@ def shared(turns: Turns | None = None) -> Shared:
     return Shared(turns or Turns(), DeferredSends(asyncio.get_running_loop().call_soon))
 
 
-async def sent(pieces: Sequence[Any]) -> tuple[bytes, str]:
+async def send(pieces: Sequence[Any]) -> tuple[bytes, str]:
     """Write pieces to a socket; return what arrives, and how the write ended."""
     loop = asyncio.get_running_loop()
     near, far = socket.socketpair()
@@ -75,7 +75,7 @@ def test_bytes_and_regions_arrive_in_order(file: LogFile, dice_seed: int) -> Non
             part = content[position : position + length]
             expected += part
             pieces.append(dice.choice((part, memoryview(part), Region(file, position, length))))
-        assert asyncio.run(sent(pieces)) == (expected, "written")
+        assert asyncio.run(send(pieces)) == (expected, "written")
     file.close()
 
 
@@ -96,7 +96,7 @@ def read_lengths(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_many_short_regions_are_not_read_at_once(file: LogFile, read_lengths: list[int]) -> None:
     content = file.read(0, 1_000_000)
     pieces = [Region(file, position, 10_000) for position in range(0, 1_000_000, 10_000)]
-    assert asyncio.run(sent(pieces)) == (content, "written")
+    assert asyncio.run(send(pieces)) == (content, "written")
     assert 200_000 <= sum(read_lengths) <= 262_144
     file.close()
 
@@ -105,14 +105,14 @@ def test_many_short_regions_are_not_read_at_once(file: LogFile, read_lengths: li
 def test_long_regions_do_not_count_among_those_that_are_read(file: LogFile, read_lengths: list[int]) -> None:
     content = file.read(0, 1_000_000)
     pieces = [Region(file, 0, 900_000), Region(file, 900_000, 100), b"end"]
-    assert asyncio.run(sent(pieces)) == (content[:900_100] + b"end", "written")
+    assert asyncio.run(send(pieces)) == (content[:900_100] + b"end", "written")
     assert read_lengths == [100]
     file.close()
 
 
 @pytest.mark.parametrize("length", [1_000, 100_000])
 def test_a_region_that_is_shorter_than_stated_loses_the_connection(file: LogFile, length: int) -> None:
-    arrived, ended = asyncio.run(sent([b"head", Region(file, 999_999, length), b"tail"]))
+    arrived, ended = asyncio.run(send([b"head", Region(file, 999_999, length), b"tail"]))
     assert ended == "lost"
     assert not arrived.endswith(b"tail")
     file.close()

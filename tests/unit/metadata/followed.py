@@ -3,7 +3,7 @@
 from ottla.metadata.metadata import Listener, Metadata
 
 
-def followed(metadata: Metadata, *listeners: Listener) -> Metadata:
+def follow(metadata: Metadata, *listeners: Listener) -> Metadata:
     """Let the metadata follow its store."""
     metadata.follow(*listeners)
     return metadata

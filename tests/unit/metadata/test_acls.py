@@ -16,7 +16,7 @@ from ottla.protocol.errors import KAFKA_STORAGE_ERROR, NONE
 from ottla.security.acls import ALLOW, LITERAL, Acl
 from ottla.tasks.deferred import Answer, Deferred
 from tests.queues import immediate_queue
-from tests.unit.metadata.followed import followed
+from tests.unit.metadata.followed import follow
 
 MANY = [Acl(2, LITERAL, f"t{number}", "User:alice", "*", 3, ALLOW) for number in range(10)]
 
@@ -47,7 +47,7 @@ def store(tmp_path: Path) -> SmallChanges:
 def metadata_on(store: SmallChanges) -> Metadata:
     nothing: Any = None
     single = BrokerImage(1, "", -1, None)
-    return followed(
+    return follow(
         Metadata(
             store,
             store.load(),

@@ -20,7 +20,7 @@ from ottla.protocol.errors import INVALID_TOPIC_EXCEPTION, NONE, TOPIC_ALREADY_E
 from ottla.tasks.deferred import Answer
 from ottla.tasks.scheduler import Scheduler
 from tests.unit.coordinators.world import CountingRandom
-from tests.unit.metadata.followed import followed, listen
+from tests.unit.metadata.followed import follow, listen
 
 from .stores import VirtualTime
 
@@ -67,7 +67,7 @@ class Cluster:
         tasks = Scheduler(self.time, self.time)
         store = self.shared.connect(latency=lambda: 3, tasks=tasks)
         store.largest_change = self.largest_change  # type: ignore[misc]
-        return followed(
+        return follow(
             Metadata(
                 store,
                 self.shared.snapshot(),

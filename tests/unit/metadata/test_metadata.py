@@ -27,7 +27,7 @@ from ottla.protocol.errors import (
 )
 from ottla.tasks.deferred import Deferred
 from tests.queues import immediate_queue
-from tests.unit.metadata.followed import followed, listen
+from tests.unit.metadata.followed import follow, listen
 
 
 class Counting:
@@ -47,7 +47,7 @@ class Counting:
 def metadata_on(store: SqliteStore, partitions: int = 1) -> Metadata:
     single = BrokerImage(1, "", -1, None)
     tasks = immediate_queue()
-    return followed(
+    return follow(
         Metadata(
             store,
             store.load(),

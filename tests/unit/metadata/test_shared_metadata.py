@@ -15,7 +15,7 @@ from ottla.protocol.errors import REQUEST_TIMED_OUT, TOPIC_ALREADY_EXISTS, UNKNO
 from ottla.tasks.deferred import Deferred
 from ottla.tasks.scheduler import Scheduler
 from tests.queues import unexpected
-from tests.unit.metadata.followed import followed, listen
+from tests.unit.metadata.followed import follow, listen
 
 from .stores import VirtualTime
 from .test_metadata import Counting
@@ -41,7 +41,7 @@ class Cluster:
         store = self.shared.connect(latency=lambda: 3, skip=lambda: self.skips)
         self.stores.append(store)
         tasks = Scheduler(self.time, self.time)
-        return followed(
+        return follow(
             Metadata(
                 store,
                 self.shared.snapshot(),

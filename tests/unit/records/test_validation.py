@@ -282,7 +282,7 @@ def test_one_decompressed_record_may_be_as_large_as_max_decompressed_message_byt
     )
 
 
-def finished(result: Prepared) -> Prepared:
+def finish(result: Prepared) -> Prepared:
     """`result` once its remaining steps are through."""
     for _ in result.remaining or ():
         pass
@@ -311,7 +311,7 @@ def in_parts(records: list[bytes], rules: ProduceRules, codec: int, **fields: in
     large = [rec(len(records) + i, value=bytes(60_000)) for i in range(80)]
     result = check(batch([*records, *large], attributes=codec, **fields), rules)
     assert result.remaining is not None
-    return finished(result)
+    return finish(result)
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
@@ -328,10 +328,10 @@ def test_large_batches_are_judged_as_small_ones_are(codec: int) -> None:
 
 
 def test_one_record_may_take_the_memory_of_a_part() -> None:
-    assert finished(check(batch([rec(0, value=bytes(15 << 20))], attributes=4))).error_code == NONE
+    assert finish(check(batch([rec(0, value=bytes(15 << 20))], attributes=4))).error_code == NONE
     too_large = batch([rec(0, value=bytes(17 << 20))], attributes=4)
-    assert finished(check(too_large)).error_code == INVALID_RECORD
-    assert finished(check(too_large, ProduceRules(max_message_bytes=32 << 20))).error_code == NONE
+    assert finish(check(too_large)).error_code == INVALID_RECORD
+    assert finish(check(too_large, ProduceRules(max_message_bytes=32 << 20))).error_code == NONE
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
@@ -340,7 +340,7 @@ def test_one_record_may_take_the_memory_of_a_part() -> None:
 )
 def test_a_compressed_batch_of_several_large_records_is_accepted(codec: int, sizes: tuple[int, ...]) -> None:
     large = batch([rec(i, value=bytes(size)) for i, size in enumerate(sizes)], attributes=codec)
-    assert finished(check(large, ProduceRules(max_message_bytes=10_000_000))).error_code == NONE
+    assert finish(check(large, ProduceRules(max_message_bytes=10_000_000))).error_code == NONE
 
 
 def one_byte_at_a_time(codec: int, plain: bytes, empty_frames: int) -> bytes:
@@ -365,15 +365,15 @@ def test_a_compressed_batch_of_thousands_of_tiny_frames_is_checked_in_steps(code
     assert result.remaining is not None, "the batch is not checked at once"
     assert sum(1 for _ in result.remaining) >= 10
     assert result.error_code == NONE
-    cut = finished(check(seal(header, payload[:-20])))
+    cut = finish(check(seal(header, payload[:-20])))
     assert cut.error_code in (UNKNOWN_SERVER_ERROR, INVALID_RECORD)
 
 
 def test_a_large_batch_changes_its_codec_if_it_fits_into_memory() -> None:
     to_gzip = ProduceRules(codec=1)
-    result = finished(check(batch([rec(i, value=bytes(60_000)) for i in range(100)], attributes=4), to_gzip))
+    result = finish(check(batch([rec(i, value=bytes(60_000)) for i in range(100)], attributes=4), to_gzip))
     assert (result.error_code, result.header.compression) == (NONE, 1)
-    huge = finished(check(batch([rec(i, value=bytes(60_000)) for i in range(300)], attributes=4), to_gzip))
+    huge = finish(check(batch([rec(i, value=bytes(60_000)) for i in range(300)], attributes=4), to_gzip))
     assert huge.error_code == MESSAGE_TOO_LARGE
 
 
@@ -384,7 +384,7 @@ def test_a_large_batch_that_is_cut_in_its_compressed_data() -> None:
     for data, code in ((payload, NONE), (payload[:-7], UNKNOWN_SERVER_ERROR)):
         header = read_header(whole, 0)
         sealed = seal(header, data)
-        assert finished(check(sealed, rules)).error_code == code
+        assert finish(check(sealed, rules)).error_code == code
 
 
 def out_of_range(timestamp: int, offset: int, bounds: str = RANGE) -> str:

@@ -166,7 +166,7 @@ class World:
         return problems
 
 
-def simulated(seed: int, kills: int, monkeypatch: pytest.MonkeyPatch, *, has_epochs: bool) -> tuple[World, list[str]]:
+def simulate(seed: int, kills: int, monkeypatch: pytest.MonkeyPatch, *, has_epochs: bool) -> tuple[World, list[str]]:
     async def main() -> tuple[World, list[str]]:
         world = World(seed, has_epochs=has_epochs)
 
@@ -188,7 +188,7 @@ def test_no_answer_is_lost_when_leaders_are_killed(
     seed: int, has_epochs: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """500 kills in all on a cluster that fences by epochs, 250 on one that does not."""
-    world, problems = simulated(seed, 50, monkeypatch, has_epochs=has_epochs)
+    world, problems = simulate(seed, 50, monkeypatch, has_epochs=has_epochs)
     assert problems == []
     assert len(world.answered) > 100
     assert world.refused > 10
@@ -197,4 +197,4 @@ def test_no_answer_is_lost_when_leaders_are_killed(
 def test_answer_before_the_record_counts_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted bug: a registry does not look whether its record, or that of another one, is the version."""
     monkeypatch.setattr(operations, "_has", lambda state, record: True)
-    assert any(simulated(seed, 50, monkeypatch, has_epochs=False)[1] for seed in range(5, 9))
+    assert any(simulate(seed, 50, monkeypatch, has_epochs=False)[1] for seed in range(5, 9))

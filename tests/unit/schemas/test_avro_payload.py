@@ -32,7 +32,7 @@ NULLS = {"type": "array", "items": "null"}
 EMPTY = {"type": "array", "items": {"type": "record", "name": "R", "fields": [{"name": "n", "type": "null"}]}}
 
 
-def written(schema: Any, value: Any) -> bytes:
+def encode(schema: Any, value: Any) -> bytes:
     payload = io.BytesIO()
     fastavro.schemaless_writer(payload, fastavro.parse_schema(whole(json(schema), {})), value)
     return payload.getvalue()
@@ -97,7 +97,7 @@ def tree(dice: random.Random, depth: int = 0) -> dict[str, Any]:
 def test_payloads_of_fastavro_pass_and_truncated_ones_do_not() -> None:
     dice = random.Random(7)
     for _ in range(30):
-        payload = written(TREE, tree(dice))
+        payload = encode(TREE, tree(dice))
         checked(TREE, payload)
         with pytest.raises(BadRecord, match="malformed"):
             checked(TREE, payload[: dice.randrange(len(payload))])

@@ -35,7 +35,7 @@ def kept() -> Iterator[ProtocProcess]:
     assert ProtocProcess.current() is None
 
 
-def compiled(text: str) -> bytes | str:
+def compile_text(text: str) -> bytes | str:
     """Return the descriptor that protoc makes of a text, or its error; without the cache."""
     try:
         return protobuf._descriptor_set.__wrapped__(text, ())
@@ -45,11 +45,11 @@ def compiled(text: str) -> bytes | str:
 
 @pytest.mark.parametrize("text", [GOOD % 1, *WRONG])
 def test_kept_process_answers_as_one_that_starts(text: str) -> None:
-    alone = compiled(text)
+    alone = compile_text(text)
     process = ProtocProcess.acquire()
     try:
         for _ in range(2):
-            assert compiled(text) == alone
+            assert compile_text(text) == alone
     finally:
         process.release()
 
@@ -65,32 +65,32 @@ def test_process_is_asked_with_descriptors_above_1023() -> None:
         stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
         for _ in range(1100):
             stack.callback(os.close, os.open(os.devnull, os.O_RDONLY))
-        assert isinstance(compiled(GOOD % 3), bytes)
+        assert isinstance(compile_text(GOOD % 3), bytes)
 
 
 def test_process_is_kept_and_replaced(kept: ProtocProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled(GOOD % 1)
+    compile_text(GOOD % 1)
     first = kept._process
     assert first is not None
-    compiled(GOOD % 2)
+    compile_text(GOOD % 2)
     assert kept._process is first
     os.kill(first.pid, signal.SIGKILL)
     first.wait()
-    assert compiled(GOOD % 3) == "not a .proto file: protoc has ended, or took too long, without an answer"
-    assert isinstance(compiled(GOOD % 3), bytes)
+    assert compile_text(GOOD % 3) == "not a .proto file: protoc has ended, or took too long, without an answer"
+    assert isinstance(compile_text(GOOD % 3), bytes)
     monkeypatch.setattr("ottla.schemas.protoc._MOST_COMPILED", 1)
     second = kept._process
-    assert isinstance(compiled(GOOD % 4), bytes)
+    assert isinstance(compile_text(GOOD % 4), bytes)
     assert kept._process is not second
 
 
 def test_process_that_does_not_answer_is_ended(kept: ProtocProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled(GOOD % 1)
+    compile_text(GOOD % 1)
     process = kept._process
     assert process is not None
     os.kill(process.pid, signal.SIGSTOP)
     monkeypatch.setattr("ottla.schemas.protoc._TIMEOUT_S", 0.2)
-    assert "took too long" in str(compiled(GOOD % 2))
+    assert "took too long" in str(compile_text(GOOD % 2))
     assert process.poll() is not None
 
 
@@ -100,7 +100,7 @@ def test_several_threads_and_users(kept: ProtocProcess) -> None:
     made: dict[int, bytes | str] = {}
 
     def work(number: int) -> None:
-        made[number] = compiled(GOOD % number)
+        made[number] = compile_text(GOOD % number)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(1, 21)]
     for thread in threads:

@@ -55,7 +55,7 @@ def read(frames: list[bytes | None], asked: DecodingPlan) -> list[Any]:
     return values
 
 
-def written(column: Any, kind: str, text: str, number: int, **plan: Any) -> list[bytes | None]:
+def encode(column: Any, kind: str, text: str, number: int, **plan: Any) -> list[bytes | None]:
     frames: list[bytes | None] = (
         EncodingPlan(plan=SchemaPlan(kind=kind, text=text, **plan), id=number).column(column).to_pylist()
     )
@@ -108,10 +108,10 @@ def test_avro_is_compatible_with_confluents_serializers(registry: Registry, clie
     frames = [AvroSerializer(client, ORDER)(order, VALUE) for order in ORDERS]
     assert read([*frames, None], reading("AVRO", ORDER, registry)) == [*ORDERS, None]
     column = reading("AVRO", ORDER, registry).column(pa.array([None, *frames], pa.binary()))
-    again = written(column, "AVRO", ORDER, schema_id(frames[0] or b""))
+    again = encode(column, "AVRO", ORDER, schema_id(frames[0] or b""))
     assert again == [None, *frames]
     assert [AvroDeserializer(client)(frame, VALUE) for frame in again[1:]] == ORDERS
-    assert written(column.slice(1, 2), "AVRO", ORDER, schema_id(frames[0] or b"")) == frames[:2]
+    assert encode(column.slice(1, 2), "AVRO", ORDER, schema_id(frames[0] or b"")) == frames[:2]
 
 
 def test_avro_is_resolved_to_the_readers_schema(registry: Registry) -> None:
@@ -127,7 +127,7 @@ def test_avro_is_resolved_to_the_readers_schema(registry: Registry) -> None:
         },
     )
     column = pa.array([{"id": 7, "gone": "x"}], pa.struct([("id", pa.int32()), ("gone", pa.string())]))
-    frames = written(column, "AVRO", old, registry.add("resolved", old))
+    frames = encode(column, "AVRO", old, registry.add("resolved", old))
     assert read(frames, reading("AVRO", new, registry)) == [
         {"number": 7, "note": "none", "raw": b"\xff", "sum": Decimal("0.01")}
     ]
@@ -172,7 +172,7 @@ def test_avro_with_a_schema_that_refers_to_another(registry: Registry) -> None:
     referred = tuple((name, schema.text) for name, schema in place.referred(place.by_id(number)).items())
     money = pa.struct([("cents", pa.int64())])
     column = pa.array([{"price": {"cents": 5}, "old": None}], pa.struct([("price", money), ("old", money)]))
-    frames = written(column, "AVRO", text, number, referred=referred)
+    frames = encode(column, "AVRO", text, number, referred=referred)
     assert read(frames, reading("AVRO", text, registry, referred=referred)) == [{"price": {"cents": 5}, "old": None}]
 
 
@@ -204,7 +204,7 @@ def test_avro_unions_and_uuids(registry: Registry) -> None:
     ]
     asked = reading("AVRO", text, registry)
     column = pa.array(rows, asked.plan.format().shape.column)
-    assert read(written(column, "AVRO", text, registry.add("unions", text)), asked) == rows
+    assert read(encode(column, "AVRO", text, registry.add("unions", text)), asked) == rows
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_json_is_compatible_with_confluents_serializers(registry: Registry, clie
         {**rows[1], "score": None, "home": None, "tags": None, "counts": None, "any": "5"},
     ]
     column = reading("JSON", CUSTOMER, registry).column(pa.array(frames, pa.binary()))
-    again = written(column, "JSON", CUSTOMER, schema_id(frames[0] or b""), validate=True)
+    again = encode(column, "JSON", CUSTOMER, schema_id(frames[0] or b""), validate=True)
     assert [JSONDeserializer(CUSTOMER, schema_registry_client=client)(frame, VALUE) for frame in again if frame] == rows
 
 
@@ -347,7 +347,7 @@ def test_protobuf_is_compatible_with_confluents_serializers(
     }  # fmt: skip
     asked = reading("PROTOBUF", PROTO, registry, referred=referred)
     assert read([*frames, None], asked) == [row, empty, None]
-    again = written(asked.column(pa.array(frames, pa.binary())), "PROTOBUF", PROTO, number, referred=referred)
+    again = encode(asked.column(pa.array(frames, pa.binary())), "PROTOBUF", PROTO, number, referred=referred)
     deserialize = ProtobufDeserializer(order, {"use.deprecated.format": False}, client)
     assert [deserialize(frame, VALUE) for frame in again] == [full, order()]
 
@@ -357,7 +357,7 @@ def test_protobuf_tells_messages_apart_by_their_indexes(registry: Registry) -> N
     number = registry.add("letters", text, "PROTOBUF")
     column = pa.array([{"x": 5}], pa.struct([("x", pa.int32())]))
     for message, indexes in (("A.B", (0, 0)), ("C", (1,))):
-        [frame] = written(column, "PROTOBUF", text, number, message=message)
+        [frame] = encode(column, "PROTOBUF", text, number, message=message)
         assert message_indexes(frame or b"")[0] == indexes
         assert read([frame], reading("PROTOBUF", text, registry, message=message)) == [{"x": 5}]
     with pytest.raises(BadRecord, match=rf"schema id {number}: holds C at indexes \[1\], not A"):
@@ -432,7 +432,7 @@ def test_values_that_do_not_fit_the_schema_are_not_written() -> None:
         ({"id": "x", "state": "A"}, [("id", pa.string()), states], "does not fit the schema"),
     ):
         with pytest.raises(BadRecord, match=message):
-            written(pa.array([row], pa.struct(kind)), "AVRO", text, 1)
+            encode(pa.array([row], pa.struct(kind)), "AVRO", text, 1)
 
 
 def test_message_indexes_are_written_and_read() -> None:
@@ -589,4 +589,4 @@ def test_a_message_has_one_of_a_oneof() -> None:
     text = 'syntax = "proto3"; message M { oneof how { string card = 1; int64 cash = 2; } }'
     column = pa.array([{"card": "x", "cash": 0}], pa.struct([("card", pa.string()), ("cash", pa.int64())]))
     with pytest.raises(BadRecord, match="card and cash are both set, of oneof how"):
-        written(column, "PROTOBUF", text, 1)
+        encode(column, "PROTOBUF", text, 1)

@@ -47,7 +47,7 @@ FINALIZED = {feature.name: level for feature in FEATURES if (level := max(featur
 
 
 @contextmanager
-def started(data: Path, **configs: str) -> Iterator[tuple[str, dict[str, int]]]:
+def start_broker(data: Path, **configs: str) -> Iterator[tuple[str, dict[str, int]]]:
     """A broker on a directory: the cluster's id and its finalized features."""
     named = {name.replace("_", "."): value for name, value in configs.items()}
     with EmbeddedBroker(named, data_dir=data) as broker, Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
@@ -61,7 +61,7 @@ def test_a_broker_starts_on_a_formatted_directory(tmp_path: Path) -> None:
     assert output("format", "-t", ID, data) == f"Formatting metadata directory {data} with metadata.version 4.4-IV2.\n"
     meta = (data / "meta.properties").read_text(encoding="utf-8")
     assert META.fullmatch(meta)
-    with started(data) as (cluster_id, levels):
+    with start_broker(data) as (cluster_id, levels):
         assert cluster_id == ID
         assert levels == FINALIZED
     assert (data / "meta.properties").read_text(encoding="utf-8") == meta
@@ -81,7 +81,7 @@ def test_a_broker_starts_on_a_formatted_directory(tmp_path: Path) -> None:
 def test_features_begin_as_they_were_formatted(tmp_path: Path, words: list[str], expected: dict[str, int]) -> None:
     document = json.loads(output("format", "-t", ID, tmp_path / "data", "--json", *words))
     assert document["features"] == expected
-    with started(tmp_path / "data") as (_, levels):
+    with start_broker(tmp_path / "data") as (_, levels):
         assert levels == expected
 
 
@@ -149,7 +149,7 @@ def test_formatting_goes_on_where_it_was_cut_off(tmp_path: Path) -> None:
         f"Invalid cluster.id in: {data}/metadata.db. Expected other, but read {ID}"
     )
     output("format", "-t", ID, "-r", "4.0", data)
-    with started(data) as (cluster_id, levels):
+    with start_broker(data) as (cluster_id, levels):
         assert (cluster_id, levels["metadata.version"]) == (ID, 25)
 
 

@@ -25,7 +25,7 @@ from ottla.security.delegation_tokens import DelegationToken
 OTHER = bytes(range(1, 17))
 
 
-def adopted(*directories: Path, dry_run: bool = False, node_id: int | None = None) -> Adoption:
+def run_adoption(*directories: Path, dry_run: bool = False, node_id: int | None = None) -> Adoption:
     return adopt(directories[0], directories, broker_config({}), SystemRandom(), node_id=node_id, dry_run=dry_run)
 
 
@@ -68,9 +68,9 @@ def test_everything_lies_in_the_store(tmp_path: Path) -> None:
         ],
     )
     before = files(home)
-    planned = adopted(home, dry_run=True)
+    planned = run_adoption(home, dry_run=True)
     assert files(home) == before | {".lock": b""}
-    done = adopted(home)
+    done = run_adoption(home)
     assert (done.topics, done.configs, done.left_out) == (planned.topics, planned.configs, planned.left_out)
     partition = PartitionImage((1,), (1,), 1, 3)
     assert done.topics == [TopicImage("plain", PLAIN, (partition, partition), {"retention.ms": "-1"})]
@@ -103,15 +103,15 @@ def test_a_second_adoption_is_refused(tmp_path: Path) -> None:
     home = tmp_path / "kafka"
     messages = topic("plain", PLAIN, 1)
     lay_out(home, messages)
-    adopted(home)
+    run_adoption(home)
     with pytest.raises(AlreadyAdopted, match="is imported already"):
-        adopted(home)
+        run_adoption(home)
     log = home / "__cluster_metadata-0" / f"{0:020d}.log"
     log.write_bytes(log.read_bytes() + batch([config("retention.ms", "1")], len(messages)))
     with pytest.raises(
         CannotAdopt, match="imported at offset 2 of Kafka's metadata, and Apache Kafka has written up to 3"
     ):
-        adopted(home)
+        run_adoption(home)
 
 
 def test_records_below_a_snapshot_are_skipped(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_records_below_a_snapshot_are_skipped(tmp_path: Path) -> None:
     (log / f"{0:020d}.log").write_bytes(batch([*topic("old", OTHER, 1), config("segment.ms", "7")]))
     (log / f"{2:020d}-{1:010d}.checkpoint").write_bytes(batch(topic("plain", PLAIN, 1)))
     (log / f"{3:020d}.log").write_bytes(batch([config("retention.ms", "1")], 3))
-    done = adopted(home)
+    done = run_adoption(home)
     assert [(row.name, row.configs) for row in done.topics] == [("plain", {"retention.ms": "1", "segment.ms": "7"})]
     assert done.metadata.offset == 4
 
@@ -132,8 +132,8 @@ def test_several_log_directories(tmp_path: Path) -> None:
     identify(second)
     (first / "plain-1").rename(second / "plain-1")
     with pytest.raises(CannotAdopt, match=r"plain-1 cannot be found in .*/first: give all log\.dirs"):
-        adopted(first)
-    assert len(adopted(first, second).topics[0].partitions) == 2
+        run_adoption(first)
+    assert len(run_adoption(first, second).topics[0].partitions) == 2
     assert not (second / "metadata.db").exists()
 
 
@@ -162,7 +162,7 @@ def _stranger(home: Path) -> None:
     add_partition(home, "stranger", 0, OTHER)
 
 
-def _damaged(home: Path) -> None:
+def _damage(home: Path) -> None:
     log = home / "__cluster_metadata-0" / f"{0:020d}.log"
     data = bytearray(log.read_bytes())
     data[-1] ^= 1
@@ -188,7 +188,7 @@ def _two_brokers(home: Path) -> None:
         (_no_metadata, r"has no __cluster_metadata-0: give the metadata\.log\.dir"),
         (_another_topic, "plain-0 is of another topic with that name"),
         (_stranger, "stranger-0 is of no topic in Kafka's metadata"),
-        (_damaged, r"00000000000000000000\.log cannot be read: a damaged batch at position 0"),
+        (_damage, r"00000000000000000000\.log cannot be read: a damaged batch at position 0"),
         (_torn, "a damaged batch at position 0"),
         (_two_brokers, r"node 1 is not the only one with replicas \(plain-0 on 1, 2\)"),
     ],
@@ -199,7 +199,7 @@ def test_a_refused_directory_is_left_unchanged(tmp_path: Path, spoil: Callable[[
     spoil(home)
     before = files(home)
     with pytest.raises(CannotAdopt, match=why):
-        adopted(home)
+        run_adoption(home)
     assert {name: data for name, data in files(home).items() if name != ".lock"} == before
 
 
@@ -208,9 +208,9 @@ def test_another_node_and_another_cluster_are_refused(tmp_path: Path) -> None:
     lay_out(first, topic("plain", PLAIN, 1))
     identify(second, cluster="other")
     with pytest.raises(CannotAdopt, match="belongs to node 1 of cluster other"):
-        adopted(first, second)
+        run_adoption(first, second)
     with pytest.raises(CannotAdopt, match=r"belongs to node 1, not to node 2: give the right node\.id"):
-        adopted(first, node_id=2)
+        run_adoption(first, node_id=2)
 
 
 def test_a_directory_of_ottla_is_refused(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_a_directory_of_ottla_is_refused(tmp_path: Path) -> None:
     store.change(Change(put={keys.CLUSTER_ID: b"x"}))
     store.close()
     with pytest.raises(AlreadyAdopted, match="is Ottla's own"):
-        adopted(home)
+        run_adoption(home)
 
 
 @pytest.mark.parametrize("name", ["../outside", "..", ".", "", "a/b", "/etc", "a\0b", "a\x1b[31m", "x" * 250])
@@ -231,7 +231,7 @@ def test_topics_with_names_that_are_paths_are_refused(tmp_path: Path, name: str,
     log = home / "__cluster_metadata-0" / f"{0:020d}.log"
     log.write_bytes(batch(topic(name, PLAIN, partitions)))
     with pytest.raises(CannotAdopt, match="Topic name is invalid"):
-        adopted(home)
+        run_adoption(home)
     assert not (home / "metadata.db").exists()
     assert list(tmp_path.iterdir()) == [home]
 
@@ -244,7 +244,7 @@ def test_missing_partitions_are_refused(tmp_path: Path) -> None:
     messages[1].partition_id = 2**31 - 1
     (home / "__cluster_metadata-0" / f"{0:020d}.log").write_bytes(batch(messages))
     with pytest.raises(CannotAdopt, match="partitions of plain are missing"):
-        adopted(home)
+        run_adoption(home)
 
 
 def test_links_are_refused(tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def test_links_are_refused(tmp_path: Path) -> None:
         path.unlink(missing_ok=True)
         path.symlink_to(elsewhere if place == "plain-0" else secret)
         with pytest.raises(CannotAdopt, match=f"{place} is a link"):
-            adopted(home)
+            run_adoption(home)
         shutil.rmtree(home)
     assert secret.read_text() == "root:x"
     assert list(elsewhere.iterdir()) == []
@@ -274,7 +274,7 @@ def test_pipes_are_refused(tmp_path: Path, place: str) -> None:
     (home / place).unlink(missing_ok=True)
     os.mkfifo(home / place)
     with pytest.raises(CannotAdopt, match=f"{place} is no regular file"):
-        adopted(home)
+        run_adoption(home)
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ def test_metadata_batches_with_a_wrong_size_are_refused(tmp_path: Path, data: by
     path.write_bytes(data)
     os.truncate(path, 3 << 30)  # sparse: it takes no room on the disk
     with pytest.raises(CannotAdopt, match=why):
-        adopted(home)
+        run_adoption(home)
 
 
 def test_wrong_counts_in_metadata_records_are_refused(tmp_path: Path) -> None:
@@ -305,6 +305,6 @@ def test_wrong_counts_in_metadata_records_are_refused(tmp_path: Path) -> None:
             data = build([Record(0, 0, None, honest[:at] + lie + honest[at + 1 :])])
             (home / "__cluster_metadata-0" / f"{0:020d}.log").write_bytes(data)
             try:
-                adopted(home, dry_run=True)
+                run_adoption(home, dry_run=True)
             except CannotAdopt:
                 continue

@@ -96,7 +96,7 @@ def test_the_parent_ends_the_leases_of_processes_that_have_ended(stores: SharedS
     assert [entry.key for entry in two.load().entries] == ["/kept"]
 
 
-def opened(path: Path) -> SharedSqliteStore:
+def open_store(path: Path) -> SharedSqliteStore:
     return SharedSqliteStore(path, Later(), immediate_queue(VirtualTime()))
 
 
@@ -104,18 +104,18 @@ def test_the_file_of_a_single_broker_is_refused_and_the_other_way_round(tmp_path
     single, shared = tmp_path / "single.db", tmp_path / "shared.db"
     SqliteStore(single).close()
     with pytest.raises(DamagedStore, match="has the data of a single broker: start it with `ottla serve` without"):
-        opened(single)
-    opened(shared).close()
+        open_store(single)
+    open_store(shared).close()
     with pytest.raises(
         DamagedStore, match="has the data of several brokers: start them with `ottla serve --brokers N`"
     ):
         SqliteStore(shared)
-    opened(shared).close()
+    open_store(shared).close()
     shared.write_bytes(b"no database" * 1000)
     with pytest.raises(DamagedStore, match="is not a metadata store"):
-        opened(shared)
+        open_store(shared)
     with pytest.raises(OSError, match="cannot open"):
-        opened(tmp_path / "missing" / "m.db")
+        open_store(tmp_path / "missing" / "m.db")
 
 
 def test_a_revision_that_goes_back_is_reported(stores: SharedSqliteHarness) -> None:

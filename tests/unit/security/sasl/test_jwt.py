@@ -50,13 +50,13 @@ def signed(
     return jws.serialize_compact(members, json.dumps(claims), key, algorithms=[alg], registry=registry)
 
 
-def accepted(token: str, keys: str | None = None, settings: JwtSettings = SETTINGS) -> ValidatedToken:
+def validate(token: str, keys: str | None = None, settings: JwtSettings = SETTINGS) -> ValidatedToken:
     return JwtValidator(keys or jwks(RSA, EC, OCT), settings)(token, NOW)
 
 
 def refused(token: str, keys: str | None = None, settings: JwtSettings = SETTINGS) -> str:
     with pytest.raises(InvalidToken) as raised:
-        accepted(token, keys, settings)
+        validate(token, keys, settings)
     assert raised.value.answer() == '{"status":"invalid_token"}'
     return str(raised.value)
 
@@ -67,30 +67,30 @@ def changed(**claims: Any) -> str:
 
 
 def test_a_token() -> None:
-    assert accepted(signed()) == ValidatedToken("alice", (SECONDS + 50) * 1000)
+    assert validate(signed()) == ValidatedToken("alice", (SECONDS + 50) * 1000)
 
 
 @pytest.mark.parametrize("alg", ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"])
 def test_rsa_algorithms(alg: str) -> None:
-    assert accepted(signed(alg=alg)).principal == "alice"
+    assert validate(signed(alg=alg)).principal == "alice"
 
 
 def test_other_types_of_keys() -> None:
-    assert accepted(signed(key=EC, alg="ES256", kid="e")).principal == "alice"
-    assert accepted(signed(key=OCT, alg="HS256", kid="o")).principal == "alice"
+    assert validate(signed(key=EC, alg="ES256", kid="e")).principal == "alice"
+    assert validate(signed(key=OCT, alg="HS256", kid="o")).principal == "alice"
     with pytest.warns(SecurityWarning, match="EdDSA is deprecated"):
         token = signed(key=ED, alg="EdDSA", kid="d")
-    assert accepted(token, jwks(ED)).principal == "alice"
+    assert validate(token, jwks(ED)).principal == "alice"
 
 
 def test_all_keys_are_tried_without_a_kid() -> None:
-    assert accepted(signed(kid=None), jwks(OTHER_RSA, EC, RSA)).principal == "alice"
+    assert validate(signed(kid=None), jwks(OTHER_RSA, EC, RSA)).principal == "alice"
     assert "signed" in refused(signed(kid=None), jwks(OTHER_RSA, EC))
 
 
 def test_an_unknown_kid() -> None:
     with pytest.raises(UnknownKey):
-        accepted(signed(kid="x"))
+        validate(signed(kid="x"))
     assert "has signed" in refused(signed(kid="other"), jwks(RSA, OTHER_RSA))
 
 
@@ -129,14 +129,14 @@ def test_short_keys_are_left_out() -> None:
         if refuses:
             refused(token, keys)
         else:
-            assert accepted(token, keys).principal == "alice"
+            assert validate(token, keys).principal == "alice"
 
 
 def test_keys_that_are_not_for_signatures_are_left_out() -> None:
-    assert accepted(signed(), jwks(RSA, use="sig", alg="RS256", key_ops=["verify"])).principal == "alice"
+    assert validate(signed(), jwks(RSA, use="sig", alg="RS256", key_ops=["verify"])).principal == "alice"
     for keys in (jwks(RSA, use="enc"), jwks(RSA, alg="RS512"), jwks(RSA, kty="x"), jwks(RSA, n="AQAB"), '{"keys":[5]}'):
         refused(signed(), keys)
-    assert accepted(signed(), json.dumps({"keys": [{"kty": "EC"}, RSA.as_dict(private=False)]})).principal == "alice"
+    assert validate(signed(), json.dumps({"keys": [{"kty": "EC"}, RSA.as_dict(private=False)]})).principal == "alice"
 
 
 @pytest.mark.parametrize("text", ["", "[]", "5", "{}", '{"keys": 5}', '{"keys": {}}'])
@@ -158,13 +158,13 @@ def test_no_jwks(text: str) -> None:
     ],
 )
 def test_valid_claims(claims: dict[str, Any]) -> None:
-    assert accepted(changed(**claims)).principal == "alice"
+    assert validate(changed(**claims)).principal == "alice"
 
 
 @pytest.mark.parametrize("blank", [chr(code) for code in range(0x110000) if chr(code).isspace()], ids=ascii)
 def test_subjects_lose_only_the_blanks_that_java_trims(blank: str) -> None:
     """An "alice" after U+2003 is another user than "alice"."""
-    name = accepted(changed(sub=f"{blank}alice{blank}")).principal
+    name = validate(changed(sub=f"{blank}alice{blank}")).principal
     assert name == ("alice" if blank <= " " else f"{blank}alice{blank}")
 
 
@@ -204,12 +204,12 @@ def test_invalid_claims(claims: dict[str, Any]) -> None:
 
 def test_names_of_claims() -> None:
     settings = SETTINGS._replace(subject_claim="user", scope_claim="roles")
-    validated = accepted(changed(sub=None, user="u", roles=["a", "b"]), settings=settings)
+    validated = validate(changed(sub=None, user="u", roles=["a", "b"]), settings=settings)
     assert validated == ValidatedToken("u", (SECONDS + 50) * 1000, frozenset(("a", "b")))
 
 
 def test_without_audience_and_issuer() -> None:
-    assert accepted(changed(aud=5, iss=None), settings=JwtSettings()).principal == "alice"
+    assert validate(changed(aud=5, iss=None), settings=JwtSettings()).principal == "alice"
 
 
 def test_no_clock_skew() -> None:
@@ -248,7 +248,7 @@ def test_a_client_assertion(algorithm: str, password: str | None) -> None:
     public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     imported: Key = RSAKey.import_key(public) if algorithm == "RS256" else ECKey.import_key(public)
     keys = json.dumps({"keys": [{**imported.as_dict(private=False), "kid": "k"}]})
-    assert accepted(token, keys) == ValidatedToken("alice", NOW + 300_000)
+    assert validate(token, keys) == ValidatedToken("alice", NOW + 300_000)
     claims = json.loads(base64.urlsafe_b64decode(token.split(".")[1] + "=="))
     assert (claims["x"], claims["jti"], claims["nbf"]) == (1, "id", SECONDS - 60)
 

@@ -24,17 +24,17 @@ def token_of(**claims: object) -> str:
     return f"{part({'alg': 'none'})}.{part({key: value for key, value in present.items() if value is not None})}."
 
 
-def accepted(token: str, **options: str) -> ValidatedToken:
+def validate(token: str, **options: str) -> ValidatedToken:
     settings = UnsecuredSettings.of_options({f"unsecuredValidator{name}": value for name, value in options.items()})
     return UnsecuredValidator(settings)(token, NOW)
 
 
 def test_a_token() -> None:
-    assert accepted(token_of()) == ValidatedToken("alice", NOW + 60_000)
-    assert accepted(token_of(iat=SECONDS, exp=SECONDS + 0.5)).expires_ms == NOW + 500
-    assert accepted(token_of(scope=["a", " b ", ""])).scope == {"a", "b"}
-    assert accepted(token_of(scope="a b")).scope == {"a b"}
-    assert accepted(token_of(user="bob", sub=None), PrincipalClaimName=" user ").principal == "bob"
+    assert validate(token_of()) == ValidatedToken("alice", NOW + 60_000)
+    assert validate(token_of(iat=SECONDS, exp=SECONDS + 0.5)).expires_ms == NOW + 500
+    assert validate(token_of(scope=["a", " b ", ""])).scope == {"a", "b"}
+    assert validate(token_of(scope="a b")).scope == {"a b"}
+    assert validate(token_of(user="bob", sub=None), PrincipalClaimName=" user ").principal == "bob"
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_token() -> None:
 )
 def test_invalid_tokens(token: str) -> None:
     with pytest.raises(InvalidToken) as raised:
-        accepted(token)
+        validate(token)
     assert raised.value.answer() == '{"status":"invalid_token"}'
 
 
@@ -75,21 +75,21 @@ def test_invalid_tokens(token: str) -> None:
 def test_a_token_without_algorithm_is_invalid(header: object) -> None:
     """Kafka closes the connection."""
     with pytest.raises(InvalidToken):
-        accepted(f"{part(header)}.{token_of().split('.')[1]}.")
+        validate(f"{part(header)}.{token_of().split('.')[1]}.")
 
 
 def test_the_clock_skew() -> None:
-    accepted(token_of(exp=SECONDS - 1), AllowableClockSkewMs="1001")
-    accepted(token_of(iat=SECONDS + 1), AllowableClockSkewMs="1000")
+    validate(token_of(exp=SECONDS - 1), AllowableClockSkewMs="1001")
+    validate(token_of(iat=SECONDS + 1), AllowableClockSkewMs="1000")
     for token in (token_of(exp=SECONDS - 1), token_of(iat=SECONDS + 2), token_of(exp=SECONDS - 1, iat=SECONDS - 1)):
         with pytest.raises(InvalidToken):
-            accepted(token, AllowableClockSkewMs="1000")
+            validate(token, AllowableClockSkewMs="1000")
 
 
 def test_a_required_scope() -> None:
-    assert accepted(token_of(roles=["a", "b", "c"]), ScopeClaimName="roles", RequiredScope=" a  b ").scope
+    assert validate(token_of(roles=["a", "b", "c"]), ScopeClaimName="roles", RequiredScope=" a  b ").scope
     with pytest.raises(InvalidToken) as raised:
-        accepted(token_of(scope="a"), RequiredScope="a b")
+        validate(token_of(scope="a"), RequiredScope="a b")
     assert raised.value.answer() == '{"status":"insufficient_scope", "scope":"[a, b]"}'
 
 
@@ -103,7 +103,7 @@ def test_a_required_scope() -> None:
 )
 def test_invalid_options_of_a_server(options: dict[str, str], error: str) -> None:
     with pytest.raises(TokenOptionError) as raised:
-        accepted("", **options)
+        validate("", **options)
     assert str(raised.value) == error
 
 
