@@ -142,7 +142,7 @@ def strangers(known: dict[str, Mechanism], rng: random.Random, seconds: float) -
     return principals
 
 
-def test_no_client_logs_in_without_a_password(dice_seed: int, request: pytest.FixtureRequest) -> None:
+def test_nobody_gets_in_without_a_password(dice_seed: int, request: pytest.FixtureRequest) -> None:
     rng = random.Random(dice_seed)
     assert strangers(mechanisms(rng), rng, SECONDS * request.config.getoption("--soak")) == []
 

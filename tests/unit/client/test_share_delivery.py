@@ -199,7 +199,7 @@ def test_a_broken_session_is_opened_again(world: World, broker: WholeBroker) -> 
     assert epochs.count(0) == 2
 
 
-def test_random_failures_lose_no_record(
+def test_every_record_is_done_with_whatever_breaks(
     world: World, broker: WholeBroker, dice_seed: int, request: pytest.FixtureRequest
 ) -> None:
     """Two members, of which now and then one is slow, one leaves, a connection breaks: nothing is lost, nothing hangs."""

@@ -124,7 +124,7 @@ def _check(case: _Generated, call: _Call, before: PartitionImage, result: Partit
     assert all(getattr(result, name) == getattr(before, name) for name in kept)
 
 
-def test_each_function_keeps_the_invariants(dice_seed: int, pytestconfig: pytest.Config) -> None:
+def test_each_function(dice_seed: int, pytestconfig: pytest.Config) -> None:
     dice = random.Random(dice_seed)
     counts: dict[str, int] = {}
     for _ in range(_PARTITIONS * pytestconfig.getoption("--soak")):
@@ -283,7 +283,7 @@ class _Walk:
         assert self.case.partition.leader != NO_LEADER, self.case.partition
 
 
-def test_random_histories_keep_the_invariants(dice_seed: int, pytestconfig: pytest.Config) -> None:
+def test_walks(dice_seed: int, pytestconfig: pytest.Config) -> None:
     dice = random.Random(dice_seed)
     elections = unclean_elections = replacements = 0
     for _ in range(_WALKS * pytestconfig.getoption("--soak")):
