@@ -25,7 +25,7 @@ DAY = 86_400_000
 KEYS = [b"a", b"b", b"c", b"d"]
 
 
-def open_log(directory: Path, **config: object) -> Log:
+def opened(directory: Path, **config: object) -> Log:
     directory.mkdir(exist_ok=True)
     given_ = {"segment_bytes": 400, "min_cleanable_dirty_ratio": 0.01, **config}
     return Log(DiskStore(), directory, LogConfig(cleanup_policy=("compact",), **given_))  # type: ignore[arg-type]
@@ -62,7 +62,7 @@ def newest(pairs: list[tuple[bytes, bytes | None]], clean: int) -> dict[int, tup
 
 @pytest.mark.parametrize("codec", [0, 1, 4], ids=["plain", "gzip", "zstd"])
 def test_the_newest_of_every_key_stays(tmp_path: Path, codec: int) -> None:
-    log = open_log(tmp_path / "t-0")
+    log = opened(tmp_path / "t-0")
     pairs: list[tuple[bytes, bytes | None]] = [(KEYS[at % 3], b"%d" % at * 20) for at in range(30)]
     for at in range(0, 30, 2):
         append(log, *pairs[at : at + 2], codec=codec)
@@ -92,7 +92,7 @@ def in_one_batch(log: Log, pairs: list[tuple[bytes, bytes | None]], codec: int =
 
 
 def test_a_batch_that_is_large_when_decompressed_is_compacted_in_bounded_memory(tmp_path: Path) -> None:
-    log = open_log(tmp_path / "t-0", segment_bytes=1 << 20)
+    log = opened(tmp_path / "t-0", segment_bytes=1 << 20)
     pairs: list[tuple[bytes, bytes | None]] = [(b"%d" % (at % 50), bytes(60_000)) for at in range(400)]  # 24 MB
     in_one_batch(log, pairs)
     in_one_batch(log, [(b"0", bytes(60_000)) for _ in range(100)])
@@ -111,7 +111,7 @@ def test_a_batch_that_is_large_when_decompressed_is_compacted_in_bounded_memory(
 
 
 def test_a_batch_of_which_more_stays_than_memory_allows_stays_whole(tmp_path: Path) -> None:
-    log = open_log(tmp_path / "t-0", segment_bytes=1 << 20)
+    log = opened(tmp_path / "t-0", segment_bytes=1 << 20)
     pairs: list[tuple[bytes, bytes | None]] = [(b"%d" % (at % 399), bytes(60_000)) for at in range(400)]  # 24 MB
     in_one_batch(log, pairs)
     log.config = LogConfig(cleanup_policy=("compact",), segment_bytes=400, min_cleanable_dirty_ratio=0.01)
@@ -126,7 +126,7 @@ def test_a_batch_of_which_more_stays_than_memory_allows_stays_whole(tmp_path: Pa
 def test_a_record_of_20_mb_can_be_read_and_its_log_compacted(tmp_path: Path, max_message_bytes: int) -> None:
     """One that its topic allows, or that Apache Kafka or an earlier configuration took. It is never held for damage."""
     config = {"segment_bytes": 64 << 20, "max_message_bytes": 32 << 20}
-    log = open_log(tmp_path / "t-0", **config)
+    log = opened(tmp_path / "t-0", **config)
     append(log, (b"a", b"older"), (b"b", b"older"))
     large = bytes(20 << 20)
     in_one_batch(log, [(b"a", b"."), (b"large", large), (b"b", b".")])
@@ -153,7 +153,7 @@ def test_a_record_of_20_mb_can_be_read_and_its_log_compacted(tmp_path: Path, max
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_an_old_consumer_reads_a_record_of_20_mb_where_its_topic_allows_it(tmp_path: Path, magic: int) -> None:
-    log = open_log(tmp_path / "t-0", segment_bytes=64 << 20, max_message_bytes=32 << 20)
+    log = opened(tmp_path / "t-0", segment_bytes=64 << 20, max_message_bytes=32 << 20)
     in_one_batch(log, [(b"small", b"."), (b"large", bytes(20 << 20))], codec=1)
     messages = legacy.all_at_once(reading.read_message_set(log, 0, 1 << 20, 2, magic))
     assert legacy.as_batch(messages, 32 << 20)[57:61] == (2).to_bytes(4, "big")
@@ -168,7 +168,7 @@ def test_an_old_consumer_reads_a_record_of_20_mb_where_its_topic_allows_it(tmp_p
 
 
 def test_offsets_in_gaps_are_read_on_from_what_follows(tmp_path: Path) -> None:
-    log = open_log(tmp_path / "t-0", segment_bytes=200)
+    log = opened(tmp_path / "t-0", segment_bytes=200)
     for at in range(20):
         append(log, (b"k", b"%d" % at * 30))
     compact(log)
@@ -182,7 +182,7 @@ def test_offsets_in_gaps_are_read_on_from_what_follows(tmp_path: Path) -> None:
 
 
 def test_tombstones_stay_until_their_horizon(tmp_path: Path) -> None:
-    log = open_log(tmp_path / "t-0", delete_retention_ms=DAY)
+    log = opened(tmp_path / "t-0", delete_retention_ms=DAY)
     append(log, (b"a", b"1"), (b"b", b"1"))
     append(log, (b"a", None))
     append(log, *[(b"x", b"." * 100)] * 3)
@@ -209,7 +209,7 @@ def test_tombstones_stay_until_their_horizon(tmp_path: Path) -> None:
 def test_records_beside_a_tombstone_keep_timestamps_and_headers(
     tmp_path: Path, codec: int, timestamp_type: str
 ) -> None:
-    log = open_log(tmp_path / "t-0", timestamp_type=timestamp_type)
+    log = opened(tmp_path / "t-0", timestamp_type=timestamp_type)
     headers = [("h", b"1"), ("i", None)]
     batch = build(
         [
@@ -241,7 +241,7 @@ def test_a_large_batch_with_a_tombstone_is_compacted_in_short_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Half a gigabyte was decompressed in one step for the tombstone, a second time."""
-    log = open_log(tmp_path / "t-0", segment_bytes=1 << 20)
+    log = opened(tmp_path / "t-0", segment_bytes=1 << 20)
     in_one_batch(log, [*((b"k", bytes(100_000)) for _ in range(400)), (b"tombstone", None)])
     log.config = replace(log.config, segment_bytes=400)
     append(log, *[(b"x", b"." * 100)] * 3)
@@ -266,7 +266,7 @@ def test_a_large_batch_with_a_tombstone_is_compacted_in_short_steps(
 
 
 def test_the_last_batch_of_a_producer_stays_though_empty(tmp_path: Path) -> None:
-    log = open_log(tmp_path / "t-0")
+    log = opened(tmp_path / "t-0")
     append(log, (b"a", b"1"), producer_id=7, producer_epoch=0, base_sequence=0)
     append(log, (b"a", b"2"), producer_id=7, producer_epoch=0, base_sequence=1)
     for _ in range(4):
@@ -284,7 +284,7 @@ def test_the_last_batch_of_a_producer_stays_though_empty(tmp_path: Path) -> None
 
 
 def test_records_within_min_compaction_lag_are_not_compacted(tmp_path: Path) -> None:
-    log = open_log(tmp_path / "t-0", min_compaction_lag_ms=1000)
+    log = opened(tmp_path / "t-0", min_compaction_lag_ms=1000)
     for _ in range(6):
         append(log, *[(b"a", b"." * 100)] * 3)
     assert (log.dirtiness(NOW + 500), log.dirtiness(NOW + 5000)) == (0.0, 1.0)
@@ -292,7 +292,7 @@ def test_records_within_min_compaction_lag_are_not_compacted(tmp_path: Path) -> 
 
 
 def test_records_beyond_max_compaction_lag_are_compacted(tmp_path: Path) -> None:
-    log = open_log(tmp_path / "t-0", min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=1000)
+    log = opened(tmp_path / "t-0", min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=1000)
     for _ in range(6):
         append(log, *[(b"a", b"." * 100)] * 3)
     compact(log)
@@ -304,7 +304,7 @@ def test_records_beyond_max_compaction_lag_are_compacted(tmp_path: Path) -> None
 
 
 def test_records_without_timestamps_are_not_older_than_all_others(tmp_path: Path) -> None:
-    log = open_log(tmp_path / "t-0", min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=1000)
+    log = opened(tmp_path / "t-0", min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=1000)
     for timestamp in (-1, -1, -1, NOW, -1, -1):
         batch = build([Record(at, timestamp, b"a", b"." * 100) for at in range(3)])
         assert log.append(batch, 0, len(batch), 0, NOW).error_code == NONE
@@ -318,7 +318,7 @@ def test_records_without_timestamps_are_not_older_than_all_others(tmp_path: Path
 
 
 def test_damage_stops_compaction_and_changes_nothing(tmp_path: Path) -> None:
-    log = open_log(tmp_path / "t-0")
+    log = opened(tmp_path / "t-0")
     for _ in range(6):
         append(log, *[(b"a", b"." * 100)] * 3)
     path = log.directory / f"{0:020d}.log"
@@ -397,7 +397,7 @@ def test_a_crash_at_any_rename_loses_nothing(tmp_path: Path, at: int) -> None:
 def test_any_history_is_compacted_to_its_newest(
     tmp_path_factory: pytest.TempPathFactory, history: list[tuple[bytes, int, bool]], data: st.DataObject
 ) -> None:
-    log = open_log(tmp_path_factory.mktemp("compaction") / "t-0", segment_bytes=data.draw(st.integers(200, 2000)))
+    log = opened(tmp_path_factory.mktemp("compaction") / "t-0", segment_bytes=data.draw(st.integers(200, 2000)))
     pairs: list[tuple[bytes, bytes | None]] = []
     at = 0
     while at < len(history):
@@ -418,7 +418,7 @@ def test_any_history_is_compacted_to_its_newest(
 
 
 def test_an_emptied_segment_keeps_its_place_after_an_unclean_stop(tmp_path: Path) -> None:
-    log = open_log(tmp_path / "t-0", segment_bytes=400)
+    log = opened(tmp_path / "t-0", segment_bytes=400)
     for number in range(12):
         append(log, *[(key, b"%d" % number * 30) for key in KEYS])
     compact(log)
@@ -433,7 +433,7 @@ def test_an_emptied_segment_keeps_its_place_after_an_unclean_stop(tmp_path: Path
 
 def test_a_producer_with_an_aborted_transaction_before_the_pass_supersedes_records(tmp_path: Path) -> None:
     """Its marker is in the clean part of the log, which the scan for keys does not read."""
-    log = open_log(tmp_path / "t-0", delete_retention_ms=1 << 40)
+    log = opened(tmp_path / "t-0", delete_retention_ms=1 << 40)
     producer = {"producer_id": 1, "producer_epoch": 0, "transactional": True}
     append(log, (b"a", b"old" * 20))
     append(log, (b"b", b"aborted" * 20), base_sequence=0, **producer)
@@ -453,7 +453,7 @@ def test_a_producer_with_an_aborted_transaction_before_the_pass_supersedes_recor
 
 def test_a_sparse_log_and_one_of_many_keys_keep_what_is_newest(tmp_path: Path) -> None:
     """Offsets far from each other lie in different blocks of bits; keys from before the pass are looked up."""
-    log = open_log(tmp_path / "t-0", segment_bytes=4000)
+    log = opened(tmp_path / "t-0", segment_bytes=4000)
     pairs: list[tuple[bytes, bytes | None]] = [(b"%d" % (at * at % 701), b"%d" % at) for at in range(3000)]
     for at in range(0, 3000, 20):
         append(log, *pairs[at : at + 20])
