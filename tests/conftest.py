@@ -171,12 +171,12 @@ def _compiled_code_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def dice_seed(request: pytest.FixtureRequest) -> int:
-    """Where the dice of a test begin: at `--seed`, with `--soak` somewhere new each time, else at the same place, so that a
+    """Return the seed of the dice of a test: `--seed`, with `--soak` somewhere new each time, else at the same place, so that a
     change is judged by what it does and not by chance.
     """
-    given = request.config.getoption("--seed")
-    if given is not None:
-        seed = int(given)
+    option = request.config.getoption("--seed")
+    if option is not None:
+        seed = int(option)
     elif request.config.getoption("--soak") > 1:
         seed = random.randrange(1 << 32)
     else:

@@ -26,7 +26,7 @@ _prefixes = itertools.count()
 
 @cache
 def etcd_path() -> Path | str:
-    """Return the path of etcd, or the reason why there is none. OTTLA_TEST_ETCD names another one."""
+    """Return the path of etcd, or the reason why it is missing. OTTLA_TEST_ETCD names another one."""
     if "OTTLA_TEST_ETCD" in os.environ:
         return Path(os.environ["OTTLA_TEST_ETCD"])
     ran = subprocess.run([SCRIPT], capture_output=True, text=True, check=False)

@@ -102,12 +102,12 @@ def _raise(name: str, error: BaseException) -> None:
 
 def outcomes(answer: Answer[T]) -> list[T | BaseException]:
     """Return a list that will have the value or the error of an answer."""
-    found: list[T | BaseException] = []
+    results: list[T | BaseException] = []
     if isinstance(answer, Deferred):
-        answer.listen(lambda ended: found.append(ended.result() if ended.error is None else ended.error))
+        answer.listen(lambda ended: results.append(ended.result() if ended.error is None else ended.error))
     else:
-        found.append(answer)
-    return found
+        results.append(answer)
+    return results
 
 
 def unexpected() -> None:

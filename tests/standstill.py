@@ -24,7 +24,7 @@ _VARIABLE: Final = "TEST_STANDSTILLS"
 _EVERY_S: Final = 0.25
 _AT_LEAST_S: Final = 3.0
 _SETTLING_S: Final = 1.0
-"""How long a failed test waits for the line of a standstill that has just ended."""
+"""Time for which a failed test waits for the line of a standstill that has just ended."""
 
 
 def flush_disk() -> None:

@@ -21,7 +21,7 @@ class Commands:
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
         return result
 
-    def said(self, command: str, *words: str) -> str:
+    def output(self, command: str, *words: str) -> str:
         """Run a command that succeeds, and return its output with single blanks."""
         result = self.run(command, *words)
         assert result.exit_code == 0, result.output
@@ -29,7 +29,7 @@ class Commands:
 
     def json(self, command: str, *words: str) -> Any:
         """The same with --json, read."""
-        return json.loads(self.said(command, *words, "--json"))
+        return json.loads(self.output(command, *words, "--json"))
 
     def refused(self, command: str, *words: str) -> str:
         """The one line that says why a command failed."""

@@ -25,9 +25,9 @@ def node(admin: Admin) -> int:
 
 
 def test_cluster(commands: Commands, admin: Admin, node: int) -> None:
-    assert commands.said("cluster cluster-id") == f"Cluster ID: {admin.describe_cluster().cluster_id}\n"
+    assert commands.output("cluster cluster-id") == f"Cluster ID: {admin.describe_cluster().cluster_id}\n"
     host, _, port = commands.bootstrap_servers.rpartition(":")
-    output = commands.said("cluster list-endpoints", "--include-fenced-brokers")
+    output = commands.output("cluster list-endpoints", "--include-fenced-brokers")
     assert output == f"ID HOST PORT RACK STATE ENDPOINT_TYPE\n{node} {host} {port} null unfenced broker\n"
     assert commands.json("cluster list-endpoints")[0]["rack"] is None
     result = commands.run("cluster unregister", "--id", "4711")
@@ -38,7 +38,7 @@ def test_cluster(commands: Commands, admin: Admin, node: int) -> None:
 
 def test_status(commands: Commands, admin: Admin, node: int, topic: str) -> None:
     cluster = admin.describe_cluster()
-    first, titles, row, last = commands.said("status").splitlines()
+    first, titles, row, last = commands.output("status").splitlines()
     assert first == f"cluster {cluster.cluster_id}, controller {cluster.controller}"
     assert titles.split() == ["BROKER", "ADDRESS", "RACK", "STATE", "LEADERS", "REPLICAS", "NOT-IN-SYNC"]
     status = commands.json("status")
@@ -67,18 +67,18 @@ def _serves_unregister(admin: Admin) -> bool:
 
 
 def test_versions_of_apis(commands: Commands, node: int) -> None:
-    first, *lines, last = commands.said("broker-api-versions").splitlines()
+    first, *lines, last = commands.output("broker-api-versions").splitlines()
     assert first == f"{commands.bootstrap_servers} (id: {node} rack: null isFenced: false) -> ("
     assert last == ")"
     assert " DescribeCluster(60): 0 to 2 [usable: 2]," in lines
     assert re.search(r" OffsetDelete\(47\): 0 \[usable: 0\],", "\n".join(lines))
-    assert commands.said("cluster api-versions").splitlines()[1:] == [*lines, last]
+    assert commands.output("cluster api-versions").splitlines()[1:] == [*lines, last]
     apis = commands.json("broker-api-versions")[0]["apis"]
     assert {"api_key": 60, "name": "DescribeCluster", "min": 0, "max": 2, "usable": 2} in apis
 
 
 def test_features(commands: Commands, node: int) -> None:
-    lines = commands.said("features", "describe", "--node-id", str(node)).splitlines()
+    lines = commands.output("features", "describe", "--node-id", str(node)).splitlines()
     (line,) = [line for line in lines if line.startswith("Feature: metadata.version ")]
     assert re.fullmatch(
         r"Feature: metadata.version SupportedMinVersion: 3.3-IV3 SupportedMaxVersion: 4.4-IV2 "
@@ -89,13 +89,13 @@ def test_features(commands: Commands, node: int) -> None:
     assert rows["transaction.version"]["supported_max_version"] == 2
     level = rows["transaction.version"]["finalized_version_level"]
     same = f"transaction.version={level}"
-    assert commands.said("features", "upgrade", "--feature", same, "--dry-run") == (
+    assert commands.output("features", "upgrade", "--feature", same, "--dry-run") == (
         f"transaction.version can be upgraded to {level}.\n"
     )
-    assert commands.said("features", "downgrade", "--feature", "transaction.version=1", "--dry-run") == (
+    assert commands.output("features", "downgrade", "--feature", "transaction.version=1", "--dry-run") == (
         "transaction.version can be downgraded to 1.\n"
     )
-    assert commands.said("features", "disable", "--feature", "share.version", "--dry-run") == (
+    assert commands.output("features", "disable", "--feature", "share.version", "--dry-run") == (
         "share.version can be disabled.\n"
     )
     result = commands.run("features", "upgrade", "--feature", "odd.version=1")
@@ -133,7 +133,7 @@ def test_transactions(commands: Commands, wire: Wire, node: int) -> None:
     producer.add(subject)
     offset = producer.produce(subject)
     name = producer.transactional_id
-    listed = commands.said("transactions", "list", "--transactional-id-pattern", f".*{name}")
+    listed = commands.output("transactions", "list", "--transactional-id-pattern", f".*{name}")
     assert listed == (
         f"TransactionalId Coordinator ProducerId TransactionState\n{name} {node} {producer.producer_id} Ongoing\n"
     )
@@ -145,21 +145,21 @@ def test_transactions(commands: Commands, wire: Wire, node: int) -> None:
         "Ongoing",
         [{"topic": subject.name, "partition": 0}],
     )
-    titles, row = commands.said("transactions", "describe", "--transactional-id", name).splitlines()
+    titles, row = commands.output("transactions", "describe", "--transactional-id", name).splitlines()
     assert titles.split()[-2:] == ["TransactionDurationMs", "TopicPartitions"]
     assert row.split()[-1] == f"{subject.name}-0"
     assert "TRANSACTIONAL_ID_NOT_FOUND" in commands.refused("transactions", "describe", "--transactional-id", "no-such")
     where = ["--topic", subject.name, "--partition", "0"]
-    _, producers = commands.said("transactions", "describe-producers", *where).splitlines()
+    _, producers = commands.output("transactions", "describe-producers", *where).splitlines()
     assert producers.split()[:2] == [str(producer.producer_id), str(producer.epoch)]
     assert producers.split()[-1] == str(offset)
     assert (
-        commands.said("transactions", "describe-producers", *where, "--broker-id", str(node)).splitlines()[1]
+        commands.output("transactions", "describe-producers", *where, "--broker-id", str(node)).splitlines()[1]
         == producers
     )
     # Its coordinator knows it, so it does not hang.
     assert commands.json("transactions", "find-hanging", *where, "--max-transaction-timeout", "0") == []
-    commands.said("transactions", "forceTerminateTransaction", "--transactionalId", name)
+    commands.output("transactions", "forceTerminateTransaction", "--transactionalId", name)
     wait_for(
         lambda: (
             commands.json("transactions", "describe-producers", *where)[0]["current_transaction_start_offset"] is None
@@ -185,7 +185,7 @@ def test_a_transaction_that_hangs(request: pytest.FixtureRequest) -> None:
         assert "no open transaction begins at offset 999" in commands.refused(
             "transactions", "abort", *where, "--start-offset", "999"
         )
-        assert commands.said("transactions", "abort", *where, "--start-offset", "0") == ""
+        assert commands.output("transactions", "abort", *where, "--start-offset", "0") == ""
         assert commands.json("transactions", "find-hanging", *where) == []
         wire.close()
 

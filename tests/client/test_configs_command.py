@@ -14,23 +14,23 @@ from .conftest import fresh
 
 def test_configs_of_a_topic(commands: Commands, topic: str, tmp_path: Path) -> None:
     where = ["--topic", topic]
-    changed = commands.said(
+    changed = commands.output(
         "configs", "--alter", *where, "--add-config", "retention.ms=5,cleanup.policy=[compact,delete]"
     )
     assert changed == f"Completed updating config for topic {topic}.\n"
-    wait_for(lambda: "retention.ms=5 " in commands.said("configs", "--describe", *where))
-    assert commands.said("configs", "--describe", *where) == (
+    wait_for(lambda: "retention.ms=5 " in commands.output("configs", "--describe", *where))
+    assert commands.output("configs", "--describe", *where) == (
         f"Dynamic configs for topic {topic} are:\n"
         " cleanup.policy=compact,delete sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:cleanup.policy=compact,delete, "
         "DEFAULT_CONFIG:log.cleanup.policy=delete}\n"
         " retention.ms=5 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=5}\n"
     ).replace("retention.ms=5}", "retention.ms=5}")
-    everything = commands.said("configs", "--describe", "--entity-type", "topics", "--entity-name", topic, "--all")
+    everything = commands.output("configs", "--describe", "--entity-type", "topics", "--entity-name", topic, "--all")
     assert everything.startswith(f"All configs for topic {topic} are:\n")
     assert " segment.bytes=1073741824 sensitive=false" in everything
     file = tmp_path / "more.properties"
     file.write_text("segment.ms=70000\n", encoding="utf-8")
-    commands.said("configs", "--alter", *where, "--add-config-file", str(file), "--delete-config", "cleanup.policy")
+    commands.output("configs", "--alter", *where, "--add-config-file", str(file), "--delete-config", "cleanup.policy")
     wait_for(
         lambda: (
             {entry["name"] for entry in commands.json("configs", "--describe", *where)[0]["configs"]}
@@ -43,32 +43,34 @@ def test_configs_of_a_topic(commands: Commands, topic: str, tmp_path: Path) -> N
 
 def test_configs_of_brokers(commands: Commands, admin: Admin) -> None:
     (node,) = (str(broker.id) for broker in admin.describe_cluster().nodes)
-    assert commands.said("configs", "--alter", "--broker", node, "--add-config", "log.cleaner.backoff.ms=15001") == (
+    assert commands.output("configs", "--alter", "--broker", node, "--add-config", "log.cleaner.backoff.ms=15001") == (
         f"Completed updating config for broker {node}.\n"
     )
-    wait_for(lambda: "15001" in commands.said("configs", "--describe", "--broker", node))
-    assert commands.said("configs", "--alter", "--broker-defaults", "--add-config", "log.cleaner.backoff.ms=15002") == (
-        "Completed updating default config for brokers in the cluster.\n"
+    wait_for(lambda: "15001" in commands.output("configs", "--describe", "--broker", node))
+    assert commands.output(
+        "configs", "--alter", "--broker-defaults", "--add-config", "log.cleaner.backoff.ms=15002"
+    ) == ("Completed updating default config for brokers in the cluster.\n")
+    wait_for(
+        lambda: "15002" in commands.output("configs", "--describe", "--entity-type", "brokers", "--entity-default")
     )
-    wait_for(lambda: "15002" in commands.said("configs", "--describe", "--entity-type", "brokers", "--entity-default"))
-    output = commands.said("configs", "--describe", "--entity-type", "brokers")
+    output = commands.output("configs", "--describe", "--entity-type", "brokers")
     assert f"Dynamic configs for broker {node} are:\n log.cleaner.backoff.ms=15001 sensitive=false" in output
     assert "Default configs for brokers in the cluster are:\n log.cleaner.backoff.ms=15002 sensitive=false" in output
     for where in (["--broker", node], ["--broker-defaults"]):
-        commands.said("configs", "--alter", *where, "--delete-config", "log.cleaner.backoff.ms")
-    assert commands.said("configs", "--describe", "--broker-logger", node).startswith(
+        commands.output("configs", "--alter", *where, "--delete-config", "log.cleaner.backoff.ms")
+    assert commands.output("configs", "--describe", "--broker-logger", node).startswith(
         f"Dynamic configs for broker-logger {node} are:\n"
     )
 
 
 def test_configs_of_groups(commands: Commands) -> None:
     group = fresh("g")
-    commands.said("configs", "--alter", "--group", group, "--add-config", "consumer.session.timeout.ms=50000")
+    commands.output("configs", "--alter", "--group", group, "--add-config", "consumer.session.timeout.ms=50000")
     wait_for(lambda: commands.run("configs", "--describe", "--group", group).exit_code == 0)
-    assert " consumer.session.timeout.ms=50000 sensitive=false" in commands.said(
+    assert " consumer.session.timeout.ms=50000 sensitive=false" in commands.output(
         "configs", "--describe", "--entity-type", "groups"
     )
-    commands.said("configs", "--alter", "--group", group, "--delete-config", "consumer.session.timeout.ms")
+    commands.output("configs", "--alter", "--group", group, "--delete-config", "consumer.session.timeout.ms")
 
 
 @pytest.mark.parametrize(
@@ -76,41 +78,41 @@ def test_configs_of_groups(commands: Commands) -> None:
 )
 def test_defaults_of_resources_without_configs_are_described(commands: Commands, option: str, config: str) -> None:
     name = fresh("n")
-    assert f" {config}=" in commands.said("configs", "--describe", option, name, "--all")
+    assert f" {config}=" in commands.output("configs", "--describe", option, name, "--all")
     assert "has no configs" in commands.refused("configs", "--describe", option, name)
 
 
 def test_quotas_and_credentials(commands: Commands) -> None:
     user = fresh("u")
-    assert commands.said(
+    assert commands.output(
         "configs", "--alter", "--user", user, "--client", "c", "--add-config", "producer_byte_rate=5"
     ) == ("Completed updating config for client c.\n")
     both = ["--entity-type", "users", "--entity-name", user, "--entity-type", "clients", "--entity-name", "c"]
     expected = f"Quota configs for user-principal '{user}', client-id 'c' are producer_byte_rate=5.0\n"
-    wait_for(lambda: commands.said("configs", "--describe", *both) == expected)
+    wait_for(lambda: commands.output("configs", "--describe", *both) == expected)
     default = ["--entity-type", "users", "--entity-name", user, "--entity-type", "clients", "--entity-default"]
-    commands.said("configs", "--alter", *default, "--add-config", "consumer_byte_rate=20000000")
+    commands.output("configs", "--alter", *default, "--add-config", "consumer_byte_rate=20000000")
     of_default = f"Quota configs for user-principal '{user}', the default client-id are consumer_byte_rate=2.0E7\n"
-    wait_for(lambda: commands.said("configs", "--describe", *default) == of_default)
+    wait_for(lambda: commands.output("configs", "--describe", *default) == of_default)
     words = ["--alter", "--user", user, "--client-defaults", "--add-config", "consumer_byte_rate=20000000"]
-    assert commands.said("configs", *words) == f"Completed updating config for user {user}.\n"
+    assert commands.output("configs", *words) == f"Completed updating config for user {user}.\n"
     secret = "SCRAM-SHA-256=[iterations=8192,password=pw]"
-    commands.said("configs", "--alter", "--user", user, "--add-config", secret)
+    commands.output("configs", "--alter", "--user", user, "--add-config", secret)
     scram = f"SCRAM credential configs for user-principal '{user}' are SCRAM-SHA-256=iterations=8192\n"
-    wait_for(lambda: commands.said("configs", "--describe", "--user", user) == scram)
-    assert scram in commands.said("configs", "--describe", "--entity-type", "users")
+    wait_for(lambda: commands.output("configs", "--describe", "--user", user) == scram)
+    assert scram in commands.output("configs", "--describe", "--entity-type", "users")
     assert "cannot be changed together" in commands.refused(
         "configs", "--alter", "--user", user, "--add-config", f"{secret},producer_byte_rate=1"
     )
-    commands.said("configs", "--alter", "--user", user, "--delete-config", "SCRAM-SHA-256")
-    commands.said("configs", "--alter", *both, "--delete-config", "producer_byte_rate")
-    commands.said("configs", "--alter", *default, "--delete-config", "consumer_byte_rate")
-    commands.said("configs", "--alter", "--ip", "127.9.9.9", "--add-config", "connection_creation_rate=10")
+    commands.output("configs", "--alter", "--user", user, "--delete-config", "SCRAM-SHA-256")
+    commands.output("configs", "--alter", *both, "--delete-config", "producer_byte_rate")
+    commands.output("configs", "--alter", *default, "--delete-config", "consumer_byte_rate")
+    commands.output("configs", "--alter", "--ip", "127.9.9.9", "--add-config", "connection_creation_rate=10")
     address = "Quota configs for ip '127.9.9.9' are connection_creation_rate=10.0\n"
-    wait_for(lambda: commands.said("configs", "--describe", "--ip", "127.9.9.9") == address)
+    wait_for(lambda: commands.output("configs", "--describe", "--ip", "127.9.9.9") == address)
     words = ["--alter", "--ip", "127.9.9.9", "--delete-config", "connection_creation_rate"]
-    commands.said("configs", *words)
-    wait_for(lambda: commands.said("configs", "--describe", "--ip", "127.9.9.9") == "")
+    commands.output("configs", *words)
+    wait_for(lambda: commands.output("configs", "--describe", "--ip", "127.9.9.9") == "")
     assert commands.refused("configs", *words) == "connection_creation_rate: ip '127.9.9.9' has no such quota to delete"
 
 
@@ -124,22 +126,24 @@ def test_numbers_as_java_prints_them(value: float, text: str) -> None:
 def test_subscriptions_of_client_metrics(commands: Commands) -> None:
     name = fresh("m")
     words = ["--metrics", "org.apache.kafka.", "--interval", "2000", "--match", "client_id=x"]
-    assert commands.said("client-metrics", "--alter", "--name", name, *words) == (
+    assert commands.output("client-metrics", "--alter", "--name", name, *words) == (
         f"Altered client metrics config for {name}.\n"
     )
-    wait_for(lambda: name in commands.said("client-metrics", "--list").split())
-    assert commands.said("client-metrics", "--describe", "--name", name) == (
+    wait_for(lambda: name in commands.output("client-metrics", "--list").split())
+    assert commands.output("client-metrics", "--describe", "--name", name) == (
         f"Client metrics configs for {name} are:\n interval.ms=2000\n match=client_id=x\n metrics=org.apache.kafka.\n"
     )
-    commands.said("client-metrics", "--alter", "--name", name, "--interval", "")
-    wait_for(lambda: " interval.ms=300000\n" in commands.said("client-metrics", "--describe", "--name", name))
-    assert commands.said("client-metrics", "--delete", "--name", name) == f"Deleted client metrics config for {name}.\n"
+    commands.output("client-metrics", "--alter", "--name", name, "--interval", "")
+    wait_for(lambda: " interval.ms=300000\n" in commands.output("client-metrics", "--describe", "--name", name))
+    assert (
+        commands.output("client-metrics", "--delete", "--name", name) == f"Deleted client metrics config for {name}.\n"
+    )
     wait_for(lambda: name not in commands.json("client-metrics", "--list"))
-    assert "doesn't exist" in commands.said("client-metrics", "--describe", "--name", name)
+    assert "doesn't exist" in commands.output("client-metrics", "--describe", "--name", name)
     generated = commands.json("client-metrics", "--alter", "--generate-name", "--interval", "5000")["altered"]
     assert len(generated) == 22
     wait_for(lambda: generated in commands.json("client-metrics", "--list"))
-    commands.said("client-metrics", "--delete", "--name", generated)
+    commands.output("client-metrics", "--delete", "--name", generated)
 
 
 @pytest.mark.parametrize(

@@ -25,12 +25,12 @@ def group(admin: Admin, topic: str, produce: Produce) -> str:
 
 
 def test_list(commands: Commands, group: str) -> None:
-    assert group in commands.said("consumer-groups", "--list").split()
-    assert f"\n{group} Classic Empty\n" in commands.said("consumer-groups", "--list", "--state", "--type")
+    assert group in commands.output("consumer-groups", "--list").split()
+    assert f"\n{group} Classic Empty\n" in commands.output("consumer-groups", "--list", "--state", "--type")
     assert group not in commands.json("consumer-groups", "--list", "--state", "stable")
-    assert f"\n{group} Classic \n" in commands.said("groups", "--list")
-    assert f"\n{group} Classic \n" in commands.said("groups", "--list", "--consumer")
-    assert group not in commands.said("groups", "--list", "--share")
+    assert f"\n{group} Classic \n" in commands.output("groups", "--list")
+    assert f"\n{group} Classic \n" in commands.output("groups", "--list", "--consumer")
+    assert group not in commands.output("groups", "--list", "--share")
     assert {"group": group, "type": "classic", "protocol": ""} in commands.json(
         "groups", "--list", "--group-type", "classic"
     )
@@ -39,24 +39,24 @@ def test_list(commands: Commands, group: str) -> None:
 def test_a_group_without_members(commands: Commands, group: str, topic: str) -> None:
     result = commands.run("consumer-groups", "--describe", "--group", group)
     assert result.stderr == f"\nConsumer group '{group}' has no active members.\n"
-    assert commands.said("consumer-groups", "--describe", "--group", group) == (
+    assert commands.output("consumer-groups", "--describe", "--group", group) == (
         "\nGROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID\n"
         f"{group} {topic} 0 2 5 3 - - -\n{group} {topic} 1 0 0 0 - - -\n"
     )
-    assert f"{group} {topic} 0 - 2 5 3 - - -\n" in commands.said(
+    assert f"{group} {topic} 0 - 2 5 3 - - -\n" in commands.output(
         "consumer-groups", "--describe", "--group", group, "--verbose"
     )
     rows = commands.json("consumer-groups", "--describe", "--group", group)
     assert (rows[0]["current_offset"], rows[0]["log_end_offset"], rows[0]["lag"]) == (2, 5, 3)
-    state = commands.said("consumer-groups", "--describe", "--group", group, "--state")
+    state = commands.output("consumer-groups", "--describe", "--group", group, "--state")
     assert state.startswith("\nGROUP COORDINATOR (ID) ASSIGNMENT-STRATEGY STATE #MEMBERS\n")
     assert state.endswith(" - Empty 0\n")
-    assert commands.said("consumer-groups", "--describe", "--group", group, "--members") == (
+    assert commands.output("consumer-groups", "--describe", "--group", group, "--members") == (
         "\nGROUP CONSUMER-ID HOST CLIENT-ID #PARTITIONS\n"
     )
     for partition in range(2):
-        commands.said("consumer-groups", "--delete-offsets", "--group", group, "--topic", f"{topic}:{partition}")
-        left = commands.said("consumer-groups", "--describe", "--all-groups")
+        commands.output("consumer-groups", "--delete-offsets", "--group", group, "--topic", f"{topic}:{partition}")
+        left = commands.output("consumer-groups", "--describe", "--all-groups")
         assert (f"\n{group} {topic} 1 " in left) == (partition == 0)
 
 
@@ -65,13 +65,13 @@ def test_members_of_a_classic_group(commands: Commands, wire: Wire, topic: str) 
     member = Member(wire, group, instance="i1")
     member.join()
     member.sync({member.member_id: encode_assignment({topic: [0, 1]}, NO_TOPICS)})
-    lines = commands.said("consumer-groups", "--describe", "--group", group, "--members", "--verbose").splitlines()
+    lines = commands.output("consumer-groups", "--describe", "--group", group, "--members", "--verbose").splitlines()
     assert lines[1].strip() == (
         "GROUP CONSUMER-ID GROUP-INSTANCE-ID HOST CLIENT-ID #PARTITIONS CURRENT-EPOCH CURRENT-ASSIGNMENT TARGET-EPOCH "
         "TARGET-ASSIGNMENT"
     )
     assert lines[2] == f"{group} {member.member_id} i1 /127.0.0.1 conformance 2 - {topic}:0,1 - -"
-    offsets = commands.said("consumer-groups", "--describe", "--group", group)
+    offsets = commands.output("consumer-groups", "--describe", "--group", group)
     assert f"{group} {topic} 1 - 0 - {member.member_id} /127.0.0.1 conformance\n" in offsets
     why = commands.refused(
         "consumer-groups", "--reset-offsets", "--group", group, "--topic", topic, "--to-latest", "--execute"
@@ -123,7 +123,7 @@ def test_reset(commands: Commands, group: str, topic: str, target: list[str], fi
     words = ["--reset-offsets", "--group", group, "--all-topics", *target]
     plan = f"\nGROUP TOPIC PARTITION NEW-OFFSET\n{group} {topic} 0 {first}\n{group} {topic} 1 0\n"
     for how in ("--dry-run", "--execute"):
-        assert commands.said("consumer-groups", *words, how).endswith(plan)
+        assert commands.output("consumer-groups", *words, how).endswith(plan)
         described = commands.json("consumer-groups", "--describe", "--group", group)
         assert [row["current_offset"] for row in described] == [2 if how == "--dry-run" else first, 0]
 
@@ -140,13 +140,13 @@ def test_without_dry_run_nothing_is_done(commands: Commands, group: str, topic: 
 def test_an_exported_plan_can_be_executed(commands: Commands, group: str, topic: str, tmp_path: Path) -> None:
     words = ["--reset-offsets", "--group", group]
     plan = tmp_path / "plan.csv"
-    exported = commands.said("consumer-groups", *words, "--all-topics", "--to-current", "--export", "--dry-run")
+    exported = commands.output("consumer-groups", *words, "--all-topics", "--to-current", "--export", "--dry-run")
     assert exported == f"{topic},0,2\n{topic},1,0\n"
     plan.write_text(exported, encoding="utf-8")
-    commands.said("consumer-groups", *words, "--all-topics", "--to-latest", "--execute")
-    commands.said("consumer-groups", *words, "--from-file", str(plan), "--execute")
+    commands.output("consumer-groups", *words, "--all-topics", "--to-latest", "--execute")
+    commands.output("consumer-groups", *words, "--from-file", str(plan), "--execute")
     assert [row["current_offset"] for row in commands.json("consumer-groups", "--describe", "--group", group)] == [2, 0]
-    both = commands.said(
+    both = commands.output(
         "consumer-groups", *words, "--group", fresh("g"), "--topic", topic, "--to-earliest", "--export", "--dry-run"
     )
     assert both.splitlines()[0] == f"{group},{topic},0,0"
@@ -159,19 +159,19 @@ def test_an_exported_plan_can_be_executed(commands: Commands, group: str, topic:
 def test_resetting_offsets_creates_a_missing_group(commands: Commands, topic: str) -> None:
     group = fresh("g")
     words = ["--reset-offsets", "--group", group, "--topic", f"{topic}:1", "--to-earliest", "--execute"]
-    assert commands.said("consumer-groups", *words).endswith(f"{group} {topic} 1 0\n")
-    assert group in commands.said("consumer-groups", "--list").split()
+    assert commands.output("consumer-groups", *words).endswith(f"{group} {topic} 1 0\n")
+    assert group in commands.output("consumer-groups", "--list").split()
 
 
 def test_delete(commands: Commands, group: str, topic: str) -> None:
     words = ["--delete-offsets", "--group", group, "--topic", f"{topic}:0"]
-    assert commands.said("consumer-groups", *words) == (
+    assert commands.output("consumer-groups", *words) == (
         f"Request succeeded for deleting offsets from group {group}.\n\nTOPIC PARTITION STATUS\n{topic} 0 Successful\n"
     )
     assert len(commands.json("consumer-groups", "--describe", "--group", group)) == 1
     unknown = commands.run("consumer-groups", "--delete-offsets", "--group", group, "--topic", "no-such-topic")
     assert (unknown.exit_code, "no-such-topic" in unknown.stdout) == (1, True)
-    assert commands.said("consumer-groups", "--delete", "--group", group) == (
+    assert commands.output("consumer-groups", "--delete", "--group", group) == (
         f"Deletion of requested consumer groups ('{group}') was successful.\n"
     )
     assert "GROUP_ID_NOT_FOUND" in commands.refused("consumer-groups", "--delete", "--group", group)
@@ -179,7 +179,7 @@ def test_delete(commands: Commands, group: str, topic: str) -> None:
 
 
 def test_regular_expressions(commands: Commands) -> None:
-    assert commands.said("consumer-groups", "--validate-regex", "a.*") == "The regular expression `a.*` is valid.\n"
+    assert commands.output("consumer-groups", "--validate-regex", "a.*") == "The regular expression `a.*` is valid.\n"
     result = commands.run("consumer-groups", "--validate-regex", "a(")
     assert result.exit_code == 1
     assert result.stdout.startswith("The regular expression `a(` is invalid: missing )")

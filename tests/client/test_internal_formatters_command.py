@@ -96,7 +96,7 @@ def test_transactions(commands: Commands, topic: str) -> None:
 
 def test_share_groups(commands: Commands, topic: str, share_group: str) -> None:
     words = ["--topic", "__share_group_state", "--from-beginning", "--timeout-ms", "800"]
-    output = commands.said(
+    output = commands.output(
         "console-consumer", *words, "--formatter", f"{PACKAGE}.group.share.ShareGroupStateMessageFormatter"
     )
     keys = [json.loads(line)["key"] for line in output.splitlines()]
@@ -111,7 +111,7 @@ def test_remote_segments(commands: Commands, topic: str) -> None:
         producer.produce(topic, b"odd", None, 0)
     name = "org.apache.kafka.server.log.remote.metadata.storage.serialization.RemoteLogMetadataSerde"
     words = ["--topic", topic, "--partition", "0", "--offset", "earliest", "--formatter"]
-    output = commands.said(
+    output = commands.output(
         "console-consumer",
         *words,
         f"{name}$RemoteLogMetadataFormatter",
@@ -140,7 +140,7 @@ def test_committed_offsets(commands: Commands, topic: str, admin: Admin) -> None
     group = fresh("g")
     admin.alter_consumer_group_offsets(group, {TopicPartition(topic, 1): 3})
     words = ["--topic", "__consumer_offsets", "--from-beginning", "--timeout-ms", "800"]
-    output = commands.said("console-consumer", *words, "--formatter", "OffsetsMessageFormatter")
+    output = commands.output("console-consumer", *words, "--formatter", "OffsetsMessageFormatter")
     (record,) = [record for record in map(json.loads, output.splitlines()) if record["key"]["data"]["group"] == group]
     assert record["key"]["data"] == {"group": group, "topic": topic, "partition": 1}
     assert (record["value"]["version"] >= 3, record["value"]["data"]["offset"]) == (True, 3)

@@ -21,7 +21,7 @@ def test_the_quorum_has_a_leader_among_its_voters(admin: Admin) -> None:
 
 
 def test_status(commands: Commands, admin: Admin) -> None:
-    output = commands.said("metadata-quorum", "describe", "--status")
+    output = commands.output("metadata-quorum", "describe", "--status")
     titles = [line.split(":")[0] for line in output.splitlines()]
     assert titles == [
         *("ClusterId", "LeaderId", "LeaderEpoch", "HighWatermark", "MaxFollowerLag", "MaxFollowerLagTimeMs"),
@@ -38,13 +38,13 @@ def test_status(commands: Commands, admin: Admin) -> None:
 
 
 def test_replication(commands: Commands) -> None:
-    titles, leader = commands.said("metadata-quorum", "describe", "--replication").splitlines()
+    titles, leader = commands.output("metadata-quorum", "describe", "--replication").splitlines()
     assert titles.split() == [
         *("NodeId", "DirectoryId", "LogEndOffset", "Lag", "LastFetchTimestamp", "LastCaughtUpTimestamp", "Status")
     ]
     assert leader.split()[3] == "0"
     assert leader.split()[-1] == "Leader"
-    assert " ms ago" in commands.said("metadata-quorum", "describe", "--replication", "--human-readable")
+    assert " ms ago" in commands.output("metadata-quorum", "describe", "--replication", "--human-readable")
     (row,) = commands.json("metadata-quorum", "describe", "--replication")
     assert (row["Lag"], row["Status"]) == (0, "Leader")
 

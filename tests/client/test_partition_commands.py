@@ -28,12 +28,12 @@ def node(admin: Admin) -> int:
 
 def test_get_offsets(commands: Commands, topic: str, produce: Produce) -> None:
     produce(topic, 5)
-    assert commands.said("get-offsets", "--topic", topic) == f"{topic}:0:5\n{topic}:1:0\n"
-    assert commands.said("get-offsets", "--topic", topic, "--time", "-2") == f"{topic}:0:0\n{topic}:1:0\n"
+    assert commands.output("get-offsets", "--topic", topic) == f"{topic}:0:5\n{topic}:1:0\n"
+    assert commands.output("get-offsets", "--topic", topic, "--time", "-2") == f"{topic}:0:0\n{topic}:1:0\n"
     (newest,) = commands.json("get-offsets", "--topic", topic, "--time", "max-timestamp")
     assert newest["partition"] == 0
-    assert commands.said("get-offsets", "--topic", topic, "--time", "9999999999999") == ""
-    assert commands.said("get-offsets", "--topic", topic, "--partitions", "1") == f"{topic}:1:0\n"
+    assert commands.output("get-offsets", "--topic", topic, "--time", "9999999999999") == ""
+    assert commands.output("get-offsets", "--topic", topic, "--partitions", "1") == f"{topic}:1:0\n"
     for pattern, lines in (
         (f"{topic}:0-1", 1),
         (f"{topic}:-1", 1),
@@ -41,9 +41,9 @@ def test_get_offsets(commands: Commands, topic: str, produce: Produce) -> None:
         (topic, 2),
         (f"x,{topic}:1", 1),
     ):
-        assert commands.said("get-offsets", "--topic-partitions", pattern).count("\n") == lines
+        assert commands.output("get-offsets", "--topic-partitions", pattern).count("\n") == lines
     assert commands.json("get-offsets", "--topic", topic)[0] == {"topic": topic, "partition": 0, "offset": 5}
-    assert f"{topic}:0:5\n" in commands.said("get-offsets", "--exclude-internal-topics")
+    assert f"{topic}:0:5\n" in commands.output("get-offsets", "--exclude-internal-topics")
     assert commands.refused("get-offsets", "--topic", "no-such-topic") == "no partition matches the options"
 
 
@@ -51,11 +51,11 @@ def test_delete_records(commands: Commands, topic: str, produce: Produce, tmp_pa
     produce(topic, 5)
     rows = [{"topic": topic, "partition": 0, "offset": 2}, {"topic": topic, "partition": 1, "offset": -1}]
     file = write_plan(tmp_path / "offsets.json", "partitions", *rows)
-    assert commands.said("delete-records", "--offset-json-file", file) == (
+    assert commands.output("delete-records", "--offset-json-file", file) == (
         "Executing records delete operation\nRecords delete operation completed:\n"
         f"partition: {topic}-0 low_watermark: 2\npartition: {topic}-1 low_watermark: 0\n"
     )
-    assert commands.said("get-offsets", "--topic", topic, "--time", "earliest").startswith(f"{topic}:0:2\n")
+    assert commands.output("get-offsets", "--topic", topic, "--time", "earliest").startswith(f"{topic}:0:2\n")
     beyond = write_plan(tmp_path / "beyond.json", "partitions", {"topic": topic, "partition": 0, "offset": 99})
     result = commands.run("delete-records", "--offset-json-file", beyond)
     assert (result.exit_code, "OFFSET_OUT_OF_RANGE" in result.stdout) == (1, True)
@@ -70,7 +70,7 @@ def test_delete_records(commands: Commands, topic: str, produce: Produce, tmp_pa
 
 def test_log_dirs(commands: Commands, topic: str, produce: Produce, node: int) -> None:
     produce(topic, 1)
-    lines = commands.said("log-dirs", "--describe", "--topic-list", topic).splitlines()
+    lines = commands.output("log-dirs", "--describe", "--topic-list", topic).splitlines()
     assert lines[:2] == [
         "Querying brokers for log directories information",
         f"Received log directory information from brokers {node}",
@@ -89,10 +89,10 @@ def test_log_dirs(commands: Commands, topic: str, produce: Produce, node: int) -
 def test_leader_election(commands: Commands, topic: str, tmp_path: Path) -> None:
     place = ["--topic", topic, "--partition", "0"]
     for kind in ("preferred", "UNCLEAN"):
-        assert commands.said("leader-election", "--election-type", kind, *place) == (
+        assert commands.output("leader-election", "--election-type", kind, *place) == (
             f"Valid replica already elected for partitions {topic}-0\n"
         )
-    assert commands.said("leader-election", "--election-type", "preferred", "--all-topic-partitions") == ""
+    assert commands.output("leader-election", "--election-type", "preferred", "--all-topic-partitions") == ""
     rows = [{"topic": topic, "partition": 1}, {"topic": "no-such-topic", "partition": 0}]
     file = write_plan(tmp_path / "partitions.json", "partitions", *rows)
     result = commands.run("leader-election", "--election-type", "preferred", "--path-to-json-file", file)
@@ -105,7 +105,7 @@ def test_leader_election(commands: Commands, topic: str, tmp_path: Path) -> None
 
 def test_reassign_partitions(commands: Commands, topic: str, node: int, tmp_path: Path) -> None:
     topics = write_plan(tmp_path / "topics.json", "topics", {"topic": topic})
-    output = commands.said(
+    output = commands.output(
         "reassign-partitions", "--generate", "--topics-to-move-json-file", topics, "--broker-list", str(node)
     )
     title, current, _, other, proposed = output.splitlines()
@@ -118,7 +118,7 @@ def test_reassign_partitions(commands: Commands, topic: str, node: int, tmp_path
     plan = tmp_path / "plan.json"
     plan.write_text(current, encoding="utf-8")
     words = ["--reassignment-json-file", str(plan)]
-    started = commands.said(
+    started = commands.output(
         "reassign-partitions", "--execute", *words, "--throttle", "5000", "--replica-alter-log-dirs-throttle", "2000"
     )
     assert started.splitlines()[-5:] == [
@@ -130,17 +130,17 @@ def test_reassign_partitions(commands: Commands, topic: str, node: int, tmp_path
             for index in range(2)
         ],
     ]
-    wait_for(lambda: "5000" in commands.said("configs", "--describe", "--broker", str(node)))
-    assert commands.said("reassign-partitions", "--list") == "No partition reassignments found.\n"
-    assert commands.said("reassign-partitions", "--verify", *words).splitlines() == [
+    wait_for(lambda: "5000" in commands.output("configs", "--describe", "--broker", str(node)))
+    assert commands.output("reassign-partitions", "--list") == "No partition reassignments found.\n"
+    assert commands.output("reassign-partitions", "--verify", *words).splitlines() == [
         "Status of partition reassignment:",
         *[f"Reassignment of partition {topic}-{index} is completed." for index in range(2)],
         *[f"Reassignment of replica {topic}-{index}-{node} completed successfully." for index in range(2)],
         f"Clearing broker-level throttles on broker {node}",
         f"Clearing topic-level throttles on topic {topic}",
     ]
-    wait_for(lambda: "5000" not in commands.said("configs", "--describe", "--broker", str(node)))
-    assert commands.said("reassign-partitions", "--cancel", *words).startswith(
+    wait_for(lambda: "5000" not in commands.output("configs", "--describe", "--broker", str(node)))
+    assert commands.output("reassign-partitions", "--cancel", *words).startswith(
         "None of the specified partition reassignments are active.\nNone of the specified partition moves are active.\n"
     )
 

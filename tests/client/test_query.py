@@ -345,7 +345,7 @@ def test_a_session_keeps_tables_and_reads_topics_again(rows: Sql, send: Any, top
 
 def test_more_than_the_memory_limit_goes_to_temporary_files_or_is_an_error(commands: Commands) -> None:
     big = "SELECT count(*) FROM (SELECT md5(range::VARCHAR) m FROM range(3000000) ORDER BY m OFFSET 1)"
-    assert commands.said("query", big, "--memory-limit", "60MB").split()[-1] == "2999999"
+    assert commands.output("query", big, "--memory-limit", "60MB").split()[-1] == "2999999"
     message = commands.refused("query", "SELECT len(list(range)) FROM range(100000000)", "--memory-limit", "60MB")
     assert message.startswith("Out of Memory Error")
 

@@ -48,11 +48,11 @@ def test_reset(commands: Commands, admin: Admin, application: str, topic: str) -
         f"Deleting inferred internal topics [{', '.join(inferred)}]",
         "Done.",
     ]
-    dry = commands.said(COMMAND, *words, "--dry-run").splitlines()
+    dry = commands.output(COMMAND, *words, "--dry-run").splitlines()
     assert dry[0].startswith("----Dry run displays the actions")
     assert dry[1:] == lines
     assert offset(admin, application, topic) == 4
-    assert commands.said(COMMAND, *words).splitlines() == lines
+    assert commands.output(COMMAND, *words).splitlines() == lines
     assert offset(admin, application, topic) == 0
     wait_for(lambda: not set(inferred) & set(admin.list_topics()))
     assert f"{application}-output" in admin.list_topics()
@@ -85,14 +85,14 @@ def test_offsets_from_a_file(commands: Commands, admin: Admin, application: str,
     words = ["--application-id", application, "--input-topics", topic, "--from-file", str(plan)]
     assert f"has no offset of {topic}-1" in commands.refused(COMMAND, *words)
     plan.write_text(f"{topic},0,2\n{topic},1,0\n")
-    commands.said(COMMAND, *words)
+    commands.output(COMMAND, *words)
     assert offset(admin, application, topic) == 2
 
 
 def test_intermediate_topics_are_skipped_to_their_end(
     commands: Commands, admin: Admin, application: str, topic: str
 ) -> None:
-    output = commands.said(COMMAND, "--application-id", application, "--intermediate-topics", topic)
+    output = commands.output(COMMAND, "--application-id", application, "--intermediate-topics", topic)
     assert f"Seek-to-end for intermediate topics [{topic}]\n" in output
     assert offset(admin, application, topic) == 6
 
@@ -100,7 +100,7 @@ def test_intermediate_topics_are_skipped_to_their_end(
 def test_internal_topics_by_name(commands: Commands, admin: Admin, application: str, topic: str) -> None:
     words = ["--application-id", application, "--internal-topics"]
     assert "are no internal topics of" in commands.refused(COMMAND, *words, f"{application}-output")
-    output = commands.said(COMMAND, *words, f"{application}-a-changelog")
+    output = commands.output(COMMAND, *words, f"{application}-a-changelog")
     assert f"Deleting specified internal topics [{application}-a-changelog]" in output
     wait_for(lambda: f"{application}-a-changelog" not in admin.list_topics())
     assert f"{application}-b-repartition" in admin.list_topics()
@@ -127,7 +127,7 @@ def test_an_application_that_runs(
             consumer.consume(1, timeout=0.2)
         words = ["--application-id", application, "--input-topics", topic]
         assert "stop all its instances" in commands.refused(COMMAND, *words)
-        assert "Force deleting all active members" in commands.said(COMMAND, *words, "--force")
+        assert "Force deleting all active members" in commands.output(COMMAND, *words, "--force")
 
 
 def test_options_that_contradict_each_other(commands: Commands) -> None:

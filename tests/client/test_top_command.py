@@ -23,7 +23,7 @@ def test_reports(commands: Commands, topic: str, share_group: str, produce: Prod
     produce(topic, 2, partition=1)
     group = fresh("g")
     admin.alter_consumer_group_offsets(group, {TopicPartition(topic, 0): 3, TopicPartition(topic, 1): 2}).check()
-    output = commands.said("top", "--interval", "0.2", "--iterations", "2", "--json")
+    output = commands.output("top", "--interval", "0.2", "--iterations", "2", "--json")
     first, second = map(json.loads, output.splitlines())
     assert second["timestamp"] - first["timestamp"] >= 200
     assert first["cluster_id"] == admin.describe_cluster().cluster_id
@@ -47,7 +47,7 @@ def test_reports(commands: Commands, topic: str, share_group: str, produce: Prod
 
 def test_tables(commands: Commands, topic: str, produce: Produce) -> None:
     produce(topic, 5)
-    output = commands.said("top", "--interval", "0.2", "--iterations", "1", "--sort", "name", "--internal")
+    output = commands.output("top", "--interval", "0.2", "--iterations", "1", "--sort", "name", "--internal")
     moment, *_ = lines = output.splitlines()
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d cluster \S+", moment)
     assert "BROKER ADDRESS CONTROLLER LEADERS REPLICAS SIZE RECORDS/S BYTES/S" in lines

@@ -17,42 +17,42 @@ from .conftest import fresh
 def test_a_topic_is_created_listed_changed_and_deleted(commands: Commands, admin: Admin) -> None:
     name = fresh()
     words = ["--create", "--topic", name, "--partitions", "2", "--config", "retention.ms=5000"]
-    assert commands.said("topics", *words) == f"Created topic {name}.\n"
-    assert commands.said("topics", *words, "--if-not-exists") == ""
+    assert commands.output("topics", *words) == f"Created topic {name}.\n"
+    assert commands.output("topics", *words, "--if-not-exists") == ""
     assert "TOPIC_ALREADY_EXISTS" in commands.refused("topics", *words)
-    wait_for(lambda: name in commands.said("topics", "--list").split())
-    assert commands.said("topics", "--list", "--topic", f"{name}|odd", "--exclude-internal") == f"{name}\n"
+    wait_for(lambda: name in commands.output("topics", "--list").split())
+    assert commands.output("topics", "--list", "--topic", f"{name}|odd", "--exclude-internal") == f"{name}\n"
     (node,) = (broker.id for broker in admin.describe_cluster().nodes)
     topic_id = uuid_text(admin.describe_topics([name])[name].topic_id)
-    head, *rows = commands.said("topics", "--describe", "--topic", name).splitlines()
+    head, *rows = commands.output("topics", "--describe", "--topic", name).splitlines()
     assert head.startswith(f"Topic: {name} TopicId: {topic_id} PartitionCount: 2 ReplicationFactor: 1 Configs: ")
     assert "retention.ms=5000" in head
     assert [row.strip() for row in rows] == [
         f"Topic: {name} Partition: {index} Leader: {node} Replicas: {node} Isr: {node} Elr: LastKnownElr:"
         for index in range(2)
     ]
-    assert commands.said("topics", "--describe", "--topic-id", topic_id).startswith(f"{head}\n")
-    assert commands.said("topics", "--alter", "--topic", name, "--partitions", "3") == ""
+    assert commands.output("topics", "--describe", "--topic-id", topic_id).startswith(f"{head}\n")
+    assert commands.output("topics", "--alter", "--topic", name, "--partitions", "3") == ""
     wait_for(lambda: len(commands.json("topics", "--describe", "--topic", name)[0]["partitions"]) == 3)
     assert "INVALID_PARTITIONS" in commands.refused("topics", "--alter", "--topic", name, "--partitions", "3")
-    assert commands.said("topics", "--delete", "--topic", name) == ""
+    assert commands.output("topics", "--delete", "--topic", name) == ""
     wait_for(lambda: name not in commands.json("topics", "--list"))
     assert commands.refused("topics", "--delete", "--topic", name) == f"topic {name} does not exist"
-    assert commands.said("topics", "--delete", "--topic", name, "--if-exists") == ""
+    assert commands.output("topics", "--delete", "--topic", name, "--if-exists") == ""
 
 
 def test_topics_are_described_by_filters(commands: Commands, topic: str) -> None:
     for flag in ("under-replicated", "unavailable", "under-min-isr"):
-        assert commands.said("topics", "--describe", "--topic", topic, f"--{flag}-partitions") == ""
-    assert len(commands.said("topics", "--describe", "--topic", topic, "--at-min-isr-partitions").splitlines()) == 2
+        assert commands.output("topics", "--describe", "--topic", topic, f"--{flag}-partitions") == ""
+    assert len(commands.output("topics", "--describe", "--topic", topic, "--at-min-isr-partitions").splitlines()) == 2
     either = ["--unavailable-partitions", "--at-min-isr-partitions"]
-    assert len(commands.said("topics", "--describe", "--topic", topic, *either).splitlines()) == 2
+    assert len(commands.output("topics", "--describe", "--topic", topic, *either).splitlines()) == 2
     descriptions = commands.json("topics", "--describe", "--topic", topic, "--partition-size-limit-per-response", "1")
     assert [part["partition"] for part in descriptions[0]["partitions"]] == [0, 1]
     own = fresh()
-    commands.said("topics", "--create", "--topic", own, "--config", "segment.bytes=2000000")
+    commands.output("topics", "--create", "--topic", own, "--config", "segment.bytes=2000000")
     wait_for(lambda: own in commands.json("topics", "--list"))
-    described = commands.said("topics", "--describe", "--topic", f"{own}", "--topics-with-overrides")
+    described = commands.output("topics", "--describe", "--topic", f"{own}", "--topics-with-overrides")
     assert described.startswith(f"Topic: {own} ")
     assert described.count("\n") == 1
 

@@ -27,7 +27,7 @@ def names(entries: list[dict[str, Any]]) -> list[str]:
 
 def test_counting(commands: Commands) -> None:
     topic = fresh()
-    first, *sent, last, data = events(commands.said("verifiable-producer", "--topic", topic, "--max-messages", "3"))
+    first, *sent, last, data = events(commands.output("verifiable-producer", "--topic", topic, "--max-messages", "3"))
     assert (first, last) == ({"name": "startup_complete"}, {"name": "shutdown_complete"})
     assert sent == [
         {"name": "producer_send_success", "key": None, "value": str(n), "offset": n, "topic": topic, "partition": 0}
@@ -41,7 +41,7 @@ def test_keys_values_and_times(commands: Commands, bootstrap_servers: str) -> No
     topic = fresh()
     words = ["--value-prefix", "7", "--repeating-keys", "2", "--message-create-time", "1000", "--throughput", "100"]
     entries = events(
-        commands.said("verifiable-producer", "--topic", topic, "--max-messages", "3", "--acks", "1", *words)
+        commands.output("verifiable-producer", "--topic", topic, "--max-messages", "3", "--acks", "1", *words)
     )
     sent = [entry for entry in entries if entry["name"] == "producer_send_success"]
     assert [(entry["key"], entry["value"]) for entry in sent] == [("0", "7.0"), ("1", "7.1"), ("0", "7.2")]
@@ -53,7 +53,7 @@ def test_keys_values_and_times(commands: Commands, bootstrap_servers: str) -> No
 
 
 def test_a_failed_send_is_an_event(commands: Commands) -> None:
-    entries = events(commands.said("verifiable-producer", "--topic", "bad/topic", "--max-messages", "1"))
+    entries = events(commands.output("verifiable-producer", "--topic", "bad/topic", "--max-messages", "1"))
     assert names(entries) == ["startup_complete", "producer_send_error", "shutdown_complete", "tool_data"]
     error = entries[1]
     assert "invalid topic" in error.pop("message")
@@ -72,7 +72,7 @@ def test_consume(commands: Commands, topic: str, produce: Produce, protocol: str
     produce(topic, 3)
     group = fresh("g")
     words = ["--topic", topic, "--group-id", group, "--group-protocol", protocol, "--max-messages", "2", "--verbose"]
-    entries = events(commands.said("verifiable-consumer", *words))
+    entries = events(commands.output("verifiable-consumer", *words))
     both = [{"topic": topic, "partition": index} for index in range(2)]
     assert entries == [
         {"name": "startup_complete"},
@@ -102,7 +102,7 @@ def test_consume_with_automatic_commits(commands: Commands, topic: str, produce:
     produce(topic, 1)
     words = ["--topic", topic, "--group-id", fresh("g"), "--max-messages", "1", "--enable-autocommit"]
     words += ["--assignment-strategy", "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"]
-    entries = events(commands.said("verifiable-consumer", *words, "--session-timeout", "20000"))
+    entries = events(commands.output("verifiable-consumer", *words, "--session-timeout", "20000"))
     assert "records_consumed" in names(entries)
     assert "offsets_committed" not in names(entries)
 
@@ -112,7 +112,7 @@ def test_share(commands: Commands, topic: str, produce: Produce, mode: str) -> N
     produce(topic, 2)
     words = ["--topic", topic, "--group-id", fresh("s"), "--max-messages", "2", "--acknowledgement-mode", mode]
     entries = events(
-        commands.said("verifiable-share-consumer", *words, "--offset-reset-strategy", "earliest", "--verbose")
+        commands.output("verifiable-share-consumer", *words, "--offset-reset-strategy", "earliest", "--verbose")
     )
     partitions = [{"topic": topic, "partition": 0, "count": 2, "offsets": [0, 1]}]
     assert entries == [

@@ -185,13 +185,13 @@ def check_query(servers: str, version: str) -> None:
 def check_commands(commands: Commands, version: str) -> None:
     words = ["--create", "--topic", "made", "--partitions", "1"]
     if is_since(version, "2.4"):
-        commands.said("topics", *words)
+        commands.output("topics", *words)
     else:
         assert "--replication-factor" in commands.refused("topics", *words)
-        commands.said("topics", *words, "--replication-factor", "1")
-    assert "made" in commands.said("topics", "--list").split()
-    assert "flights:0:" in commands.said("get-offsets", "--topic", "flights")
-    assert "readers" in commands.said("consumer-groups", "--describe", "--group", "readers")
+        commands.output("topics", *words, "--replication-factor", "1")
+    assert "made" in commands.output("topics", "--list").split()
+    assert "flights:0:" in commands.output("get-offsets", "--topic", "flights")
+    assert "readers" in commands.output("consumer-groups", "--describe", "--group", "readers")
 
 
 def send_headers(servers: str) -> None:

@@ -93,4 +93,4 @@ def test_topics_without_a_replication_factor_need_one_before_2_4(kafka: Kafka) -
     message = commands.refused("topics", "--create", "--topic", "orders", "--partitions", "1")
     assert "--replication-factor" in message
     assert "2.4" in message
-    commands.said("topics", "--create", "--topic", "orders", "--partitions", "1", "--replication-factor", "1")
+    commands.output("topics", "--create", "--topic", "orders", "--partitions", "1", "--replication-factor", "1")
