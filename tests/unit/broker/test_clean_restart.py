@@ -7,7 +7,13 @@ from tests.conformance.conftest import TopicFactory, Wire
 
 from ottla.protocol.errors import FENCED_LEADER_EPOCH, NONE
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 from ottla.records.batch import build, scan
 from ottla.records.record import Record
 from ottla.testing import EmbeddedBroker
@@ -26,6 +32,18 @@ def fetch(wire: Wire, epoch: int) -> Any:
     return wire.send(request, 11).responses[0].partitions[0]
 
 
+def list_end(wire: Wire, epoch: int) -> Any:
+    partition = ListOffsetsPartition(partition_index=0, timestamp=-1, current_leader_epoch=epoch)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[partition])])
+    return wire.send(request, 4).topics[0].partitions[0]
+
+
+def end_of_epoch(wire: Wire, epoch: int) -> Any:
+    partition = OffsetForLeaderPartition(partition=0, current_leader_epoch=epoch, leader_epoch=0)
+    request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic="t", partitions=[partition])])
+    return wire.send(request, 3).topics[0].partitions[0]
+
+
 def test_leader_epochs_rise_and_old_ones_are_fenced(tmp_path: Path) -> None:
     """Apache Kafka 4.4 raises them by two: the partition has no leader while the broker is down."""
     with EmbeddedBroker(data_dir=tmp_path) as broker:
@@ -39,7 +57,9 @@ def test_leader_epochs_rise_and_old_ones_are_fenced(tmp_path: Path) -> None:
             wire = Wire(broker.address, is_kafka=False)
             topic.wire = wire
             assert leader_epochs(wire) == [before + restarts] * 2
-            assert fetch(wire, before).error_code == FENCED_LEADER_EPOCH
+            for ask in (fetch, list_end, end_of_epoch):
+                assert ask(wire, before).error_code == FENCED_LEADER_EPOCH
+                assert ask(wire, before + restarts).error_code == NONE
             row = fetch(wire, before + restarts)
             assert row.error_code == NONE
             assert [header.leader_epoch for header in scan(row.records).batches] == list(
