@@ -12,7 +12,10 @@ broker is an Ottla of this run unless --broker names another. Topics have four p
     latency        micro-batches as fast as they come, 4,000 records/s into noop: the median time of a batch
     exactly-once   our own sinks, no connector: the 100-byte topic into another, availableNow in five batches
 
-Both sides are warmed up until two rounds agree within 10 % (at most ten), then the rounds alternate and the median of five
+A third side says what is possible (spark_ceiling.py): a Python data source of ready-made batches for reads and streams, a
+Python sink that drops what it gets, and Spark's own source `rate` for the latency.
+
+All sides are warmed up until two rounds agree within 10 % (at most ten), then the rounds alternate and the median of five
 counts.
 """
 
@@ -35,6 +38,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+import spark_ceiling
 from brokers import REFERENCE, kafka_is_there, ottla, record
 
 ROUNDS = 5
@@ -43,7 +47,9 @@ MOST_WARMING = 10
 PARTITIONS = 4
 BATCHES = 5
 LATENCY_BATCHES = 60
-SIDES = {"Ottla": "ottla", "Spark's connector": "kafka"}
+SIDES = {"Ottla": "ottla", "Spark's connector": "kafka", "ceiling": spark_ceiling.NAME}
+RATE = 4000
+"""Records a second of the row of latency."""
 FIGURES = ("read", "write", "stream", "latency", "exactly-once")
 
 
@@ -81,7 +87,7 @@ def fill(servers: str, records: int, size: int) -> str:
 
 @contextmanager
 def trickling(servers: str, topic: str) -> Iterator[None]:
-    """Forty records of 100 bytes every 10 ms, while the context is open."""
+    """RATE records of 100 bytes a second, forty every 10 ms, while the context is open."""
     done = threading.Event()
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 0})
 
@@ -106,6 +112,7 @@ class Task(NamedTuple):
 
     what: str
     records: int
+    size: int = 100
     topic: str = ""
     target: str = ""
     exactly_once: bool = False
@@ -119,22 +126,24 @@ class Side:
         self._servers = servers
         self._spark = spark
 
-    def _on(self, builder: Any, **options: Any) -> Any:
+    def _on(self, builder: Any, task: Task, **options: Any) -> Any:
+        if self._kind == spark_ceiling.NAME:
+            return builder.format(self._kind).options(records=task.records, size=task.size, **options)
         return builder.format(self._kind).option("kafka.bootstrap.servers", self._servers).options(**options)
 
     def all_columns(self, task: Task) -> float:
-        return self._into_noop(self._on(self._spark.read, subscribe=task.topic).load())
+        return self._into_noop(self._on(self._spark.read, task, subscribe=task.topic).load())
 
     def value_only(self, task: Task) -> float:
-        reader = self._on(self._spark.read, subscribe=task.topic)
-        ours = self._kind == "ottla"
+        reader = self._on(self._spark.read, task, subscribe=task.topic)
+        ours = self._kind != "kafka"
         return self._into_noop(reader.schema("value binary").load() if ours else reader.load().select("value"))
 
     def write(self, task: Task) -> float:
         rows = self._spark.range(0, task.records, 1, PARTITIONS)
         values = rows.selectExpr("CAST(rpad(CAST(id AS STRING), 100, 'v') AS BINARY) AS value")
         begun = time.perf_counter()
-        self._on(values.write, topic=task.target).mode("append").save()
+        self._on(values.write, task, topic=task.target).mode("append").save()
         return time.perf_counter() - begun
 
     def stream(self, task: Task) -> float:
@@ -144,10 +153,12 @@ class Side:
     def copy(self, task: Task) -> float:
         stream = self._stream(task, maxOffsetsPerTrigger=-(-task.records // BATCHES)).select("value")
         once = {"exactlyOnce": "true"} if task.exactly_once else {}
-        return self._available_now(self._on(stream.writeStream, topic=task.target, **once))
+        return self._available_now(self._on(stream.writeStream, task, topic=task.target, **once))
 
     def latency(self, task: Task) -> float:
-        stream = self._stream(task, startingOffsets="latest")
+        is_rate = self._kind == spark_ceiling.NAME
+        rate = self._spark.readStream.format("rate").option("rowsPerSecond", RATE)
+        stream = rate.load() if is_rate else self._stream(task, startingOffsets="latest")
         with tempfile.TemporaryDirectory() as folder:
             writer = stream.writeStream.format("noop").trigger(processingTime="0 seconds")
             query = writer.option("checkpointLocation", folder).start()
@@ -162,15 +173,13 @@ class Side:
                         return float(statistics.median(took[-LATENCY_BATCHES // 2 :])) / 1000
                     if query.exception() is not None:
                         raise SystemExit(str(query.exception()))
-                    time.sleep(
-                        0.2
-                    )  # Spark keeps the progress of batches to be looked up, and has no callback in this process
+                    time.sleep(0.2)  # Spark keeps the progress to be looked up, and has no callback in this process
             finally:
                 query.stop()
 
     def _stream(self, task: Task, **options: Any) -> Any:
         settings = {"startingOffsets": "earliest", "subscribe": task.topic, **options}
-        return self._on(self._spark.readStream, **settings).load()
+        return self._on(self._spark.readStream, task, **settings).load()
 
     def _into_noop(self, frame: Any) -> float:
         begun = time.perf_counter()
@@ -186,6 +195,8 @@ class Side:
 
 def serve(kind: str, servers: str, jars: str) -> None:
     """A side's process: for every line with a task, do it and answer with the seconds."""
+    from pyspark import cloudpickle
+
     from ottla.spark.session import session_builder, stop_session
 
     spark = (
@@ -200,6 +211,9 @@ def serve(kind: str, servers: str, jars: str) -> None:
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
+    if kind == spark_ceiling.NAME:
+        cloudpickle.register_pickle_by_value(spark_ceiling)  # type: ignore[no-untyped-call]  # the workers do not have this folder
+        spark.dataSource.register(spark_ceiling.Ceiling)
     side = Side(kind, servers, spark)
     print("ready", flush=True)
     for line in sys.stdin:
@@ -305,7 +319,7 @@ class Bench:
         for size, records in ((100, self._records), (1000, self._records // 2)):
             for what in ("all_columns", "value_only"):
                 title = f"Spark batch read, {size} B, {what.replace('_', ' ')}"
-                task = Task(what, records, self._topic(size, records))
+                task = Task(what, records, size, self._topic(size, records))
                 figures[title] = compared(title, self._each(task), records)
         return figures
 
@@ -318,20 +332,20 @@ class Bench:
     def _stream(self) -> dict[str, object]:
         title = f"Spark stream availableNow, 100 B, {BATCHES} batches"
         records = self._records * 5 // 2
-        task = Task("stream", records, self._topic(100, records))
+        task = Task("stream", records, topic=self._topic(100, records))
         return {title: compared(title, self._each(task), records)}
 
     def _latency(self) -> dict[str, object]:
         title = "Spark micro-batch, median"
         topic = create(self._servers)
         with trickling(self._servers, topic):
-            return {title: compared(title, self._each(Task("latency", 0, topic)), None)}
+            return {title: compared(title, self._each(Task("latency", 0, topic=topic)), None)}
 
     def _exactly_once(self) -> dict[str, object]:
         if "Ottla" not in self._sides:
             return {}
         title = "Ottla's Spark sink, 100 B"
-        task = Task("copy", self._records, self._topic(100, self._records))
+        task = Task("copy", self._records, topic=self._topic(100, self._records))
         measure = self._sides["Ottla"]
         sides = {
             "exactly once": self._into_new_topics(measure, task._replace(exactly_once=True)),
