@@ -136,7 +136,7 @@ class _Process:
             metadata=metadata,
             tasks=self.tasks,
             rules=rules,
-            balances_leaders=lambda: False,
+            balances_leaders=lambda: case.balances_leaders,
         )
         metadata.follow(
             membership.applied_revisions.apply, membership.apply, self.controller.apply, membership.act_on_shutdown
@@ -175,6 +175,7 @@ class ClusterCase:
     def __init__(self, line: str) -> None:
         self.has_elr = "elr" in line.split()
         self.allows_unclean = "unclean" in line.split()
+        self.balances_leaders = False
         self.time = VirtualTime()
         self.begun_ms = self.time.now
         self.lines: list[str] = []

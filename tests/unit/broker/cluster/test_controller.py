@@ -1,10 +1,11 @@
-"""Changes of the controller are compared with the image that they were planned on."""
+"""The controller: changes are compared with the image that they were planned on; preferred leaders are elected in time."""
 
 from collections.abc import Sequence
 
 import pytest
 from tests.unit.metadata.cluster_case import ClusterCase
 
+from ottla.metadata import changes
 from ottla.metadata.store import Entry
 
 
@@ -43,3 +44,25 @@ def test_no_election_of_a_broker_that_left_after_the_plan(monkeypatch: pytest.Mo
     process.tasks.background(apply_configs(), "configs")
     case.play("wait 100")
     assert case.lines == []
+
+
+@pytest.mark.parametrize(("is_enabled", "leader"), [(True, 1), (False, 2)])
+def test_preferred_leader_in_the_isr_is_elected_at_each_interval(is_enabled: bool, leader: int) -> None:
+    """auto.leader.rebalance.enable, leader.imbalance.check.interval.seconds; here the interval is 300 s."""
+    case = ClusterCase("brokers 1 2 3")
+    case.balances_leaders = is_enabled
+    for line in ("start 3 new", "start 1 new", "start 2 new", "wait 100", "topic t 1,2"):
+        case.play(line)
+    assert case.image.controller_id == 3
+    for _ in range(2):
+        for line in ("kill 1", "revoke 1", "wait 100", "start 1", "wait 100"):
+            case.play(line)
+        topic = case.image.topics["t"]
+        state = topic.partitions[0]
+        assert (state.leader, state.isr) == (2, (2,))
+        joined = state._replace(isr=(2, 1), epoch=state.epoch + 1)
+        case.shared.change(changes.partition_states(case.image, [(topic, 0, joined)], {}))
+        case.play("wait 100")
+        assert case.image.topics["t"].partitions[0].leader == 2
+        case.play("wait 300000")
+        assert case.image.topics["t"].partitions[0].leader == leader
