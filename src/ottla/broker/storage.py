@@ -113,7 +113,7 @@ class Storage:
             )
         try:
             self._files.make_directory(home, parents=True)
-            return SqliteStore(path, self._worker, self._tasks)
+            return SqliteStore(path, self._worker, self._tasks, durable=self._files.durable)
         except (OSError, sqlite3.Error) as cause:
             raise UnusableDirectory(f"cannot open {path}: {cause}") from None
 

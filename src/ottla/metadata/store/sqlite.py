@@ -24,14 +24,17 @@ class SqliteStore(SqliteFile):
 
     background  thread that makes the changes; None to make and answer each change at once
     tasks       scheduler of the broker; needed with `background`
+    durable     see `SqliteFile`
 
     Raises DamagedStore if the file is not a metadata store, OSError when it cannot be opened.
     """
 
     largest_change: Final = 1000
 
-    def __init__(self, path: Path, background: Worker | None = None, tasks: Scheduler | None = None) -> None:
-        super().__init__(path)
+    def __init__(
+        self, path: Path, background: Worker | None = None, tasks: Scheduler | None = None, *, durable: bool = True
+    ) -> None:
+        super().__init__(path, durable=durable)
         self._tasks = tasks
         self._background = background
         self._watcher: Watcher | None = None

@@ -52,13 +52,16 @@ class Written(NamedTuple):
 class SqliteFile(ABC):
     """An open metadata store; used by one thread at a time.
 
+    durable  False if changes may be lost in a power failure: then nothing is flushed
+
     Raises DamagedStore if the file is not a metadata store of this kind, OSError when it cannot be opened.
     """
 
     _LOCKING: ClassVar[str] = "EXCLUSIVE"
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, durable: bool = True) -> None:
         self._path = path
+        self._synchronous = "FULL" if durable else "OFF"
         try:
             private_files.create(path)  # SQLite gives the files beside it the same mode
         except OSError as cause:
@@ -79,8 +82,8 @@ class SqliteFile(ABC):
         # The locking mode comes first: it decides whether SQLite maps an index of the write-ahead log at the first access.
         self._db.execute(f"PRAGMA locking_mode={self._LOCKING}")
         self._check_kind()
+        self._db.execute(f"PRAGMA synchronous={self._synchronous}")
         self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.execute("PRAGMA synchronous=FULL")
         self._upgrade()
         (self._revision,) = self._db.execute("SELECT newest FROM revision").fetchone()
 

@@ -60,6 +60,15 @@ def test_a_file_keeps_entries_and_the_revision(tmp_path: Path) -> None:
     again.close()
 
 
+@pytest.mark.parametrize(("durable", "synchronous"), [(True, 2), (False, 0)])
+def test_changes_are_flushed_unless_they_may_be_lost(tmp_path: Path, *, durable: bool, synchronous: int) -> None:
+    """2 is FULL: a flush for each transaction; 0 is OFF."""
+    store = SqliteStore(tmp_path / "m.db", durable=durable)
+    assert store._db.execute("PRAGMA synchronous").fetchone() == (synchronous,)
+    assert store.change(Change(put={"/a": b"1"})) == ChangeOutcome(1)
+    store.close()
+
+
 def test_a_file_that_is_no_database_raises(tmp_path: Path) -> None:
     (tmp_path / "m.db").write_bytes(b"this is no database" * 100)
     with pytest.raises(DamagedStore, match=r"m\.db is not a metadata store"):
