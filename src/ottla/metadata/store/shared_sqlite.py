@@ -31,8 +31,7 @@ _logger = logging.getLogger("ottla.metadata")
 R = TypeVar("R")
 _APPLICATION: Final = 0x4F74746C
 """Mark of a file that several brokers share (application_id): "Ottl"."""
-_SCHEMA: Final = f"""
-BEGIN IMMEDIATE;
+_TABLES: Final = f"""
 CREATE TABLE IF NOT EXISTS leases (id INTEGER PRIMARY KEY AUTOINCREMENT);
 CREATE TABLE IF NOT EXISTS tombstones (key TEXT PRIMARY KEY, revision INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS pruned (revision INTEGER NOT NULL);
@@ -41,7 +40,6 @@ CREATE INDEX IF NOT EXISTS entries_by_revision ON entries (revision);
 CREATE INDEX IF NOT EXISTS entries_by_lease ON entries (lease) WHERE lease != 0;
 CREATE INDEX IF NOT EXISTS tombstones_by_revision ON tombstones (revision);
 PRAGMA application_id = {_APPLICATION};
-COMMIT;
 """
 _KEPT_REVISIONS: Final = 1000
 """Number of revisions whose tombstones are kept."""
@@ -81,10 +79,8 @@ class _SharedFile(SqliteFile):
                 "another --data-dir"
             )
 
-    def _upgrade(self) -> None:
-        super()._upgrade()
-        if self._application() != _APPLICATION:
-            self._db.executescript(_SCHEMA)
+    def _further_tables(self) -> str:
+        return "" if self._application() == _APPLICATION else _TABLES
 
     # -- transactions --
 

@@ -1,6 +1,7 @@
 """One SQLite file with the entries of a metadata store: its format, and one transaction for each change.
 
-Each change is flushed before it is answered (synchronous=FULL): a created topic survives a power cut. The revision is a row of
+Each change is flushed before it is answered (synchronous=FULL), unless the files of the broker may be lost: a created topic
+survives a power cut. The revision is a row of
 its own that is read and written within the transaction, so that it never decreases, even when keys are deleted, and has one
 order for all processes that use the file.
 """
@@ -18,8 +19,7 @@ from ottla.metadata.store import Change, ChangeOutcome, Entry
 METADATA_FILE: Final = "metadata.db"
 _FORMAT: Final = 1
 """Format of the file (user_version); the file of a release before the first cluster has 0."""
-_SCHEMA: Final = """
-BEGIN IMMEDIATE;
+_TABLES: Final = """
 CREATE TABLE IF NOT EXISTS entries (key TEXT PRIMARY KEY, value BLOB NOT NULL, revision INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS revision (newest INTEGER NOT NULL);
 INSERT INTO revision SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM revision);
@@ -27,9 +27,8 @@ ALTER TABLE entries ADD COLUMN created INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE entries ADD COLUMN lease INTEGER NOT NULL DEFAULT 0;
 UPDATE entries SET created = revision;
 PRAGMA user_version = 1;
-COMMIT;
 """
-"""Tables of a new file, or of one of format 0, in one transaction: a start in a new directory waits for one flush."""
+"""Tables of a new file, and changes of one of format 0."""
 COLUMNS: Final = "key, value, revision, created, lease"
 _BUSY_TIMEOUT_S: Final = 5.0
 _LAST_CHARACTER: Final = "\U0010ffff"
@@ -99,8 +98,14 @@ class SqliteFile(ABC):
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
         if version > _FORMAT:
             raise DamagedStore(f"{self._path} was written by a newer release of Ottla: upgrade this one")
-        if version < _FORMAT:
-            self._db.executescript(_SCHEMA)
+        statements = (_TABLES if version < _FORMAT else "") + self._further_tables()
+        if statements:
+            # One transaction: a start in a new directory waits for one flush, and a power cut leaves all tables or none.
+            self._db.executescript(f"BEGIN IMMEDIATE;{statements}COMMIT;")
+
+    def _further_tables(self) -> str:
+        """Return the statements that make the tables of this kind of store, empty if it has all."""
+        return ""
 
     @property
     def revision(self) -> int:
