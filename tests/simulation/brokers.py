@@ -134,7 +134,7 @@ class SimulatedBroker:
         self.disk = HostDisk(observer)
         self.server: BrokerServer | None = None
         self.is_serving = False
-        self.wanted = False
+        self.should_run = False
         self.starts: list[Start] = []
         self.was_stopped = True
         self.live_epoch = 0
@@ -173,7 +173,7 @@ class SimulatedBroker:
 
     def start(self) -> None:
         """Start a new process, unless one runs."""
-        self.wanted = True
+        self.should_run = True
         if self.server is not None:
             return
         self.was_stopped, self._has_stopped = self._has_stopped, False
@@ -214,7 +214,7 @@ class SimulatedBroker:
         except CannotStart as cause:
             self._failed(str(cause))
             return
-        if self.wanted:
+        if self.should_run:
             self.is_serving = True
             self.starts[-1] = self.starts[-1]._replace(serving_us=self.host.world.now_us)
             self.host.world.tell(self.name, "serves requests")
@@ -232,18 +232,18 @@ class SimulatedBroker:
 
     def restart_after(self, delay_us: int) -> None:
         """Start again after a delay, unless the broker is stopped meanwhile."""
-        self.wanted = True
+        self.should_run = True
         self.host.world.call_after(delay_us, self._retry)
 
     def _retry(self) -> None:
-        if self.wanted:
+        if self.should_run:
             self.start()
 
     # -- end --
 
     def stop(self) -> None:
         """Stop cleanly. A broker that is paused or has not started yet is killed, as a service manager does in the end."""
-        self.wanted = False
+        self.should_run = False
         server = self.server
         if server is None:
             return
@@ -269,19 +269,19 @@ class SimulatedBroker:
         self.host.world.tell(self.name, "has stopped")
         self._end()
         self._has_stopped = True
-        if self.wanted:
+        if self.should_run:
             self.restart_after(_RETRY_US)
 
     def kill(self) -> None:
         """End the process like kill -9: the page cache is kept."""
-        self.wanted = False
+        self.should_run = False
         if self.server is not None:
             self.host.world.tell(self.name, "is killed")
             self._end()
 
     def lose_power(self) -> None:
         """End the process and lose what was not flushed; peers get no reset."""
-        self.wanted = False
+        self.should_run = False
         self.host.world.tell(self.name, "loses power")
         self._end(silently=True)
         self.host.is_on = False

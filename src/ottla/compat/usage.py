@@ -48,7 +48,7 @@ def missing_names(path: Path) -> list[Missing]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
             uses.note_attribute(node)
-    rows = {(line, name): _reason(name) for line, name in uses.found}
+    rows = {(line, name): _reason(name) for line, name in uses.names}
     missing = [(line, name, reason) for (line, name), reason in sorted(rows.items()) if reason is not None]
     return [Missing(path, line, name.replace(_MADE, ""), reason) for line, name, reason in missing]
 
@@ -57,12 +57,12 @@ class _Uses(ast.NodeVisitor):
     """Names that a program binds and uses.
 
     bound  local name -> name in the package
-    found  lines and names in the package
+    names  lines and names in the package
     """
 
     def __init__(self) -> None:
         self.bound: dict[str, str] = {}
-        self.found: set[tuple[int, str]] = set()
+        self.names: set[tuple[int, str]] = set()
         self._made: dict[
             str, str | None
         ] = {}  # variable -> class that made it, None if other values are assigned as well
@@ -71,7 +71,7 @@ class _Uses(ast.NodeVisitor):
         """Note `import confluent_kafka.admin as admin`."""
         for alias in node.names:
             if alias.name.split(".")[0] == _PACKAGE:
-                self.found.add((node.lineno, alias.name))
+                self.names.add((node.lineno, alias.name))
                 self.bound[alias.asname or _PACKAGE] = alias.name if alias.asname else _PACKAGE
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
@@ -80,7 +80,7 @@ class _Uses(ast.NodeVisitor):
             return
         for alias in node.names:
             name = str(node.module) if alias.name == "*" else f"{node.module}.{alias.name}"
-            self.found.add((node.lineno, name))
+            self.names.add((node.lineno, name))
             self.bound[alias.asname or alias.name] = name
 
     def visit_Assign(self, node: ast.Assign) -> None:
@@ -126,7 +126,7 @@ class _Uses(ast.NodeVisitor):
             maker = self._made.get(node.value.id)
             name = None if maker is None else f"{maker}{_MADE}.{node.attr}"
         if name is not None:
-            self.found.add((node.lineno, name))
+            self.names.add((node.lineno, name))
 
 
 def _reason(name: str) -> str | None:

@@ -30,19 +30,19 @@ LOCK_MS = 15_000
 class Sharer:
     """A member of the share group.
 
-    told  what the broker said of acknowledgements: offsets, error
+    results  results of acknowledgements: offsets, error
     """
 
     def __init__(self, world: World, mode: str = "explicit", **configs: Any) -> None:
         self.world = world
         self.core = world.core(group_id="g", share_acknowledgement_mode=mode, **configs)
         self.consumer = ShareConsumerCore(self.core)
-        self.told: list[tuple[list[int], KafkaError | None]] = []
+        self.results: list[tuple[list[int], KafkaError | None]] = []
         self.consumer.callback = self._hear
         self.consumer.subscribe(["t"])
 
     def _hear(self, offsets: Any, error: KafkaError | None) -> None:
-        self.told.append(
+        self.results.append(
             (sorted(offset for partition_offsets in offsets.values() for offset in partition_offsets), error)
         )
 
@@ -134,7 +134,7 @@ def test_accepted_records_are_done_and_released_ones_are_delivered_again(world: 
     assert seen(last) == [(2, 3)]
     sharer.say(last, RELEASE)
     assert sharer.poll() == []  # it was delivered as often as may be
-    assert all(error is None for _, error in sharer.told)
+    assert all(error is None for _, error in sharer.results)
 
 
 def test_a_poll_accepts_what_the_one_before_returned(world: World, broker: WholeBroker) -> None:
@@ -157,7 +157,7 @@ def test_expired_locks_let_other_members_get_the_records(world: World, broker: W
     slow.say(records, ACCEPT)
     [error] = slow.commit().values()
     assert error is not None  # it was too late
-    assert slow.told[-1][1] is not None
+    assert slow.results[-1][1] is not None
 
 
 def test_renewed_locks_do_not_expire(world: World, broker: WholeBroker) -> None:
@@ -193,7 +193,7 @@ def test_a_broken_session_is_opened_again(world: World, broker: WholeBroker) -> 
     sharer.say(records, ACCEPT)
     [error] = sharer.commit().values()
     assert error is not None  # the records went back with their session
-    assert sharer.told == [([0, 1], error)]
+    assert sharer.results == [([0, 1], error)]
     assert [offset for offset, _ in seen(sharer.poll(LOCK_MS * 2))] == [0, 1]
     epochs = [request.share_session_epoch for request in broker.sent(ShareFetchRequest)]
     assert epochs.count(0) == 2

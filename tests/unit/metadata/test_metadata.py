@@ -34,11 +34,11 @@ class Counting:
     """Randomness that counts."""
 
     def __init__(self) -> None:
-        self.given = 0
+        self.count = 0
 
     def bytes16(self) -> bytes:
-        self.given += 1
-        return self.given.to_bytes(16, "big")
+        self.count += 1
+        return self.count.to_bytes(16, "big")
 
     def below(self, bound: int) -> int:
         return 0

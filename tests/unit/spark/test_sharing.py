@@ -31,7 +31,7 @@ class Member:
     """
 
     def __init__(self, *answers: KafkaError | None) -> None:
-        self.said: list[AcknowledgeType] = []
+        self.acknowledgements: list[AcknowledgeType] = []
         self.renewed = threading.Event()
         self._answers: Iterator[KafkaError | None] = iter(answers)
 
@@ -40,13 +40,13 @@ class Member:
 
     def acknowledge(self, record: Record, kind: AcknowledgeType) -> None:
         del record
-        self.said.append(kind)
+        self.acknowledgements.append(kind)
 
     def commit(self) -> dict[TopicPartition, KafkaError | None]:
         error = next(self._answers, None)
         if error is not None:
             raise error
-        if self.said[-1] is AcknowledgeType.RENEW:
+        if self.acknowledgements[-1] is AcknowledgeType.RENEW:
             self.renewed.set()
         return {TopicPartition("t", 0): None}
 
@@ -60,8 +60,8 @@ def test_a_renewal_that_comes_too_late_is_not_the_last_one() -> None:
     batch = batch_of(member, record(0))
     assert member.renewed.wait(20)
     batch.settle(AcknowledgeType.ACCEPT)
-    assert member.said[:3] == [AcknowledgeType.RENEW] * 3
-    assert member.said[-1] is AcknowledgeType.ACCEPT
+    assert member.acknowledgements[:3] == [AcknowledgeType.RENEW] * 3
+    assert member.acknowledgements[-1] is AcknowledgeType.ACCEPT
 
 
 def test_settled_records_are_not_renewed() -> None:
@@ -69,7 +69,7 @@ def test_settled_records_are_not_renewed() -> None:
     batch = batch_of(member, record(0), record(1))
     assert member.renewed.wait(20)
     batch.settle(AcknowledgeType.ACCEPT)
-    assert member.said[-2:] == [AcknowledgeType.ACCEPT] * 2
+    assert member.acknowledgements[-2:] == [AcknowledgeType.ACCEPT] * 2
     assert "ottla-renew" not in [thread.name for thread in threading.enumerate()]
 
 
