@@ -261,7 +261,7 @@ def counting() -> dict[str, float]:
         def count(entry: ApiVersionMeter = entry, response: Response = response) -> None:
             if entry.is_due:
                 entry.take()
-            entry.answered(response, peer)
+            entry.count_response(response, peer)
 
         number = 200_000
         figures[api.name] = min(timeit.repeat(count, number=number)) / number * 1e6

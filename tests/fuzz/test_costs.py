@@ -103,7 +103,7 @@ def test_requests_from_many_connections_at_once(broker: MeasuredBroker) -> None:
 
 def plant_a_loop() -> None:
     """Let Heartbeat take BURNED_MS of CPU."""
-    ordinary = dispatch.registered(api.HEARTBEAT)
+    ordinary = dispatch.route_of(api.HEARTBEAT)
 
     def burning(request: Any, broker: Any) -> Any:
         end = time.thread_time_ns() + BURNED_MS * 1_000_000
@@ -115,7 +115,7 @@ def plant_a_loop() -> None:
 
 
 def plant_an_endless_loop() -> None:
-    ordinary = dispatch.registered(api.HEARTBEAT)
+    ordinary = dispatch.route_of(api.HEARTBEAT)
 
     def looping(request: Any, broker: Any) -> Any:
         while True:

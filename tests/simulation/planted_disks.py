@@ -97,13 +97,13 @@ def _trust_copies(patch: Patch) -> None:
 
 def _forget_replacement(patch: Patch) -> None:
     """An unclean election does not know which replicas have begun again with an empty log."""
-    original = Membership._restarted
+    original = Membership._plan_restart
 
     def restarted(self: Membership, chunk: Any, *, was_clean: bool) -> Any:
         planned = original(self, chunk, was_clean=was_clean)
         return [(topic, index, state._replace(replaced=())) for topic, index, state in planned]
 
-    patch.setattr(Membership, "_restarted", restarted)
+    patch.setattr(Membership, "_plan_restart", restarted)
 
 
 def _planted(plant: Callable[[Patch], None], prepare: Replace, number: int = 1) -> Planted:

@@ -138,7 +138,7 @@ class Broker:
         `listeners`, or the address that the sender connected to.
         """
         if not node.endpoints:
-            return self.listeners.advertised(context.address)
+            return self.listeners.advertised_address(context.address)
         endpoint = node.endpoint(context.listener)
         return None if endpoint is None else (endpoint.host, endpoint.port)
 

@@ -112,7 +112,7 @@ def _unknown(what: str, name: str, known: Iterable[str]) -> str:
     return f"unknown {what} {name}{did_you_mean(name, known)}"
 
 
-def _checked(texts: Mapping[str, str], file: Mapping[str, str]) -> dict[str, str]:
+def _check(texts: Mapping[str, str], file: Mapping[str, str]) -> dict[str, str]:
     """Return `texts`. Raises InvalidConfig for an invalid value, and for an unknown name that is not from `file`."""
     known = configs(Scope.BROKER)
     for name, text in texts.items():
@@ -266,6 +266,6 @@ def broker_config(
         merged = resolve_references(merged, _read_text, environment or {})
     except BadReference as cause:
         raise InvalidConfig(str(cause)) from None
-    config = BrokerConfig(_checked(merged, file))
+    config = BrokerConfig(_check(merged, file))
     config.check()
     return config

@@ -96,7 +96,7 @@ async def serve(
             await asyncio.to_thread(end_clients)  # it waits for answers of this broker
         # All brokers of a parent stop with it: none of them goes on to take over what this one leads. After a failure, such as
         # a metadata store that was restored, the others take over without it.
-        await completed(server.stop(hands_over=not end.is_orphaned and end.failure is None))
+        await wait_for_answer(server.stop(hands_over=not end.is_orphaned and end.failure is None))
         server.tasks.close()
     if end.failure is not None:
         raise CannotStart(end.failure)
@@ -130,7 +130,7 @@ async def _start(server: BrokerServer, stopped: asyncio.Event) -> bool:
     """Start a broker, and return False if it was stopped meanwhile. Raises CannotStart."""
     answer = server.start()
     if isinstance(answer, Deferred):
-        starting: asyncio.Task[None] = asyncio.create_task(completed(answer))
+        starting: asyncio.Task[None] = asyncio.create_task(wait_for_answer(answer))
         stopping = asyncio.ensure_future(stopped.wait())
         await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
@@ -142,13 +142,13 @@ async def _start(server: BrokerServer, stopped: asyncio.Event) -> bool:
     return True
 
 
-async def completed(answer: Answer[R]) -> R:
+async def wait_for_answer(answer: Answer[R]) -> R:
     """Wait for an answer. Raises CannotStart if it fails."""
     if not isinstance(answer, Deferred):
         return answer
     future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
 
-    def ended(answer: Deferred[R]) -> None:
+    def on_end(answer: Deferred[R]) -> None:
         if future.done():
             return
         if answer.error is None:
@@ -158,7 +158,7 @@ async def completed(answer: Answer[R]) -> R:
         else:
             future.set_exception(CannotStart("an unexpected error occurred, which is in the log"))
 
-    answer.listen(ended)
+    answer.listen(on_end)
     return await future
 
 
@@ -175,7 +175,7 @@ class _Parent:
 
         self._lost = lost
         self._store: SharedSqliteStore | None = None
-        self._channel = Channel(loop, channel_socket, self._received, self._closed)
+        self._channel = Channel(loop, channel_socket, self._on_line, self._on_closed)
 
     def open_store(self, config: BrokerConfig, environment: Environment, tasks: Scheduler) -> "SharedSqliteStore":
         """Open the metadata store. Raises CannotStart."""
@@ -185,12 +185,12 @@ class _Parent:
         worker = environment.workers.start("ottla-metadata")
         notify = partial(self._channel.send, CHANGED)
         try:
-            self._store = SharedSqliteStore(path, worker, tasks, notify, on_renewed=self._renewed)
+            self._store = SharedSqliteStore(path, worker, tasks, notify, on_renewed=self._send_renewal)
         except (OSError, DamagedStore) as cause:
             raise CannotStart(str(cause)) from None
         return self._store
 
-    def _renewed(self, lease: int, ttl_ms: int) -> None:
+    def _send_renewal(self, lease: int, ttl_ms: int) -> None:
         self._channel.send(f"{RENEWED}{lease} {ttl_ms}")
 
     def report(self, server: BrokerServer) -> None:
@@ -198,11 +198,11 @@ class _Parent:
         bound = (listener._replace(port=port) for listener, (_, port) in server.broker.listeners.bound)
         self._channel.send(LISTENING + ",".join(map(str, bound)))
 
-    def _received(self, line: str) -> None:
+    def _on_line(self, line: str) -> None:
         if line == CHANGED and self._store is not None:
             self._store.refresh()
 
-    def _closed(self) -> None:
+    def _on_closed(self) -> None:
         _logger.warning("the parent process has ended")
         self._lost()
 

@@ -24,7 +24,7 @@ from typing import BinaryIO, Final
 from ottla.broker.cluster.conversion import CannotConvert, convert
 from ottla.broker.cluster.lease_judge import LOOK_MS, LeaseJudge
 from ottla.broker.lifecycle import CannotStart
-from ottla.broker.process import CHANGED, LISTENING, RENEWED, completed, stop_signals
+from ottla.broker.process import CHANGED, LISTENING, RENEWED, stop_signals, wait_for_answer
 from ottla.environment import private_files
 from ottla.environment.channel import Channel
 from ottla.environment.disk import lock_directory
@@ -82,7 +82,7 @@ async def supervise(directory: Path, log_dirs: Sequence[Path], brokers: Sequence
             raise CannotStart(str(cause)) from None
         try:
             # The lock proves that no broker is running: signs of life and the controller are those of ended processes.
-            if not await completed(store.end_all_leases()):
+            if not await wait_for_answer(store.end_all_leases()):
                 raise CannotStart(f"cannot write {directory / METADATA_FILE}")
             await _Supervisor(brokers, store, lock, log).run()
         finally:
@@ -144,7 +144,7 @@ class _Supervisor:
             "node %d has not renewed its lease for broker.session.timeout.ms: it is killed and started again", node
         )
         # First the lease: a process that waits for a broken disk does not end when it is killed.
-        if not await completed(self._store.revoke(lease)):
+        if not await wait_for_answer(self._store.revoke(lease)):
             _logger.error("cannot end the lease of node %d", node)
         self._relay_change(broker)
         if broker.process is not None:
@@ -186,7 +186,7 @@ class _Supervisor:
     async def _run(self, broker: BrokerProcess) -> int:
         """Run a process of a broker until its end, and return its exit code."""
         own, other = socket.socketpair()
-        broker.channel = Channel(self._loop, own, partial(self._received, broker), lambda: None)
+        broker.channel = Channel(self._loop, own, partial(self._on_line, broker), lambda: None)
         try:
             with other:
                 # A group of its own: Ctrl-C in a terminal reaches this process only, which stops the brokers.
@@ -230,11 +230,11 @@ class _Supervisor:
     async def _end_lease(self, broker: BrokerProcess) -> None:
         """Remove the sign of life of a broker whose process has ended, and its part as controller."""
         self._judge.note_release(broker.node_id)
-        if not await completed(self._store.end_lease_of(keys.live_key(broker.node_id))):
+        if not await wait_for_answer(self._store.end_lease_of(keys.live_key(broker.node_id))):
             _logger.error("node %d stays registered as live until it is started again", broker.node_id)
         self._relay_change(broker)
 
-    def _received(self, broker: BrokerProcess, line: str) -> None:
+    def _on_line(self, broker: BrokerProcess, line: str) -> None:
         if line == CHANGED:
             self._relay_change(broker)
         elif line.startswith(RENEWED):

@@ -21,7 +21,7 @@ from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from ottla.broker.requests.dispatch import registered
+from ottla.broker.requests.dispatch import route_of
 from ottla.broker.requests.fetch_session import INITIAL_EPOCH, FetchSession, RequestedPartition
 from ottla.broker.requests.handlers import SERVED
 from ottla.coordinators.partitions import partition_of
@@ -228,7 +228,7 @@ class Failure(RequestFault):
         """Return the metadata with the error for each topic; brokers are kept, because clients rely on them."""
         request.context = context
         request.allow_auto_topic_creation = False
-        answer: Answer[Response] = broker.tasks.start(registered(self.key).handler(request, broker))  # type: ignore[arg-type]
+        answer: Answer[Response] = broker.tasks.start(route_of(self.key).handler(request, broker))  # type: ignore[arg-type]
 
         def failed(response: Any) -> Response:
             if isinstance(response, EncodedResponse):  # it is shared with other requests

@@ -575,12 +575,12 @@ def committed_offset(cluster: Cluster, group: str) -> int:
 @pytest.fixture
 def cluster(tmp_path: Path, dice_seed: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     made = Cluster(tmp_path / "data", random.Random(dice_seed))
-    append = PartitionLog._appended
+    append = PartitionLog._append
 
     def flaky(log: Any, write: Any) -> CoordinatorAppend:
         return CoordinatorAppend(KAFKA_STORAGE_ERROR) if made.fails() else append(log, write)
 
-    monkeypatch.setattr(PartitionLog, "_appended", flaky)
+    monkeypatch.setattr(PartitionLog, "_append", flaky)
     topics = [
         CreatableTopic(name=name, num_partitions=count, replication_factor=1)
         for name, count in ((OUTPUT, PARTITIONS), (INPUT, 1))

@@ -9,7 +9,7 @@ import pytest
 from tests.oracles.dice import MessageDice
 from tests.unit.protocol.test_plan import damaged
 
-from ottla.broker.requests.dispatch import registered
+from ottla.broker.requests.dispatch import route_of
 from ottla.broker.requests.handlers import SERVED
 from ottla.protocol import codec, rows
 from ottla.protocol.api import APIS
@@ -51,7 +51,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def requests_with_rows() -> Iterator[tuple[type[Request], int, RowPath]]:
     for key in SERVED:
-        target = registered(key)
+        target = route_of(key)
         if target.paths and not target.positions:
             for version in range(target.request_class.VERSIONS.first, target.request_class.VERSIONS.last + 1):
                 path = rows.path_in(target.request_class, target.paths, version)

@@ -81,7 +81,7 @@ class AppliedRevisions:
         self._writer = writer
         self._is_publishing = False
 
-    def _awaited(self) -> int:
+    def _revision_to_publish(self) -> int:
         """Return the newest revision that another broker waits for, 0 if this one has published it or none is."""
         live = self._metadata.image.live
         own = live.get(self._node_id)
@@ -90,13 +90,13 @@ class AppliedRevisions:
 
     def apply(self, delta: Delta) -> None:
         """Act on a change of the metadata."""
-        if delta.membership and not self._is_publishing and self._awaited():
+        if delta.membership and not self._is_publishing and self._revision_to_publish():
             self._is_publishing = True
             self._scheduler.background(self._publish(), "publishing the applied revision")
 
     async def _publish(self) -> None:
         try:
-            revision = self._awaited()
+            revision = self._revision_to_publish()
             # The listeners have not all acted on the image that shows the shutdown.
             is_applied = await self._metadata.when_applied(revision)
             if revision and is_applied:

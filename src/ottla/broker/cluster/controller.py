@@ -319,7 +319,7 @@ class Controller:
                     break
                 place, balances = self._next_partition()
                 topic = self._metadata.image.topics_by_id.get(place[0])
-                state = None if topic is None else self._planned(topic, place[1], balances=balances)
+                state = None if topic is None else self._plan(topic, place[1], balances=balances)
                 if topic is not None and state is not None:
                     planned.append((topic, place[1], state))
                     topics.add(topic.id)
@@ -334,7 +334,7 @@ class Controller:
     def _acceptable(self, node: int) -> bool:
         return self._metadata.image.is_active(node)
 
-    def _planned(self, topic: TopicImage, index: int, *, balances: bool) -> PartitionImage | None:
+    def _plan(self, topic: TopicImage, index: int, *, balances: bool) -> PartitionImage | None:
         """Return the next state of a partition, None if it needs no change."""
         image, rules = self._metadata.image, self._rules(topic)
         before = topic.partitions[index]

@@ -34,7 +34,11 @@ def convert(store: Store, log_dirs: Sequence[Path], metadata_dir: Path, node_id:
 
     Raises CannotConvert, OSError, and DamagedStore if the metadata cannot be used.
     """
-    single = [path for path in log_dirs if store.exists(path / _PROPERTIES) or store.exists(_unfinished(path, node_id))]
+    single = [
+        path
+        for path in log_dirs
+        if store.exists(path / _PROPERTIES) or store.exists(_temporary_directory(path, node_id))
+    ]
     if not single:
         return
     for path in single:
@@ -57,13 +61,13 @@ def _name(node_id: int) -> str:
     return f"broker-{node_id}"
 
 
-def _unfinished(path: Path, node_id: int) -> Path:
+def _temporary_directory(path: Path, node_id: int) -> Path:
     """Return the temporary directory: `broker-1` may be a partition of a topic."""
     return path / f".{_name(node_id)}.new"
 
 
 def _move(store: Store, path: Path, node_id: int) -> None:
-    unfinished = _unfinished(path, node_id)
+    unfinished = _temporary_directory(path, node_id)
     if not store.exists(unfinished):
         store.make_directory(unfinished)
     for name in sorted(store.names(path)):

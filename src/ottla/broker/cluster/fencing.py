@@ -160,7 +160,7 @@ class QuickFencing:
 
     def _connect(self, peer: _Peer) -> None:
         peer.timer = None
-        self._attempt(peer.node, partial(self._connected, peer), partial(self._lost, peer), peer)
+        self._attempt(peer.node, partial(self._on_connected, peer), partial(self._on_lost, peer), peer)
 
     def _attempt(
         self,
@@ -194,7 +194,7 @@ class QuickFencing:
         if peer is not None:
             peer.give_up = give_up
 
-    def _connected(self, peer: _Peer, stream: Stream | None, reason: str) -> None:
+    def _on_connected(self, peer: _Peer, stream: Stream | None, reason: str) -> None:
         peer.give_up = None
         if peer.is_closed:
             if stream is not None:
@@ -216,7 +216,7 @@ class QuickFencing:
             peer.refusals = 0
             self._later(peer, _ATTEMPT_EVERY_MS if REFUSED in reason else _RECONNECT_MS)
 
-    def _lost(self, peer: _Peer) -> None:
+    def _on_lost(self, peer: _Peer) -> None:
         stream, peer.stream = peer.stream, None
         if stream is not None:
             stream.close()
@@ -251,7 +251,7 @@ class QuickFencing:
         """Connect once to each of these brokers, and pass on how many refuse it."""
         left, refused = len(nodes), 0
 
-        def ended(stream: Stream | None, reason: str) -> None:
+        def on_end(stream: Stream | None, reason: str) -> None:
             nonlocal left, refused
             if stream is not None:
                 stream.close()
@@ -263,7 +263,7 @@ class QuickFencing:
         if not nodes:
             counted(0)
         for node in nodes:
-            self._attempt(node, ended, lambda: None)
+            self._attempt(node, on_end, lambda: None)
 
     def _decide(self, peer: _Peer, sign: Liveness, refused: int, others: int) -> None:
         node_id = peer.node.node_id

@@ -132,8 +132,8 @@ class Following:
             checkpoint=checkpoint,
             flush=run_flush,
             look_up=self._look_up,
-            resumed=self._resumed,
-            failed=self._failed,
+            resumed=self._on_resumed,
+            failed=self._on_failure,
             damaged=replicas.report_damage,
         )
         self._fetchers: dict[tuple[int, int], _Fetcher] = {}
@@ -151,7 +151,7 @@ class Following:
         self._config = FollowerConfig.of(self._read_config())
         self._replicas.on_online.append(self._came_online)
         self._replicas.on_offline.append(self._went_offline)
-        self._replicas.on_damage.append(self._damaged)
+        self._replicas.on_damage.append(self._on_damage)
         self._take_up_in_pieces(image.topics.values())
 
     def apply(self, delta: Delta) -> Answer[None]:
@@ -194,11 +194,11 @@ class Following:
         if known is not None:
             self._drop((known.id, index))
 
-    def _damaged(self, partition: Partition) -> None:
+    def _on_damage(self, partition: Partition) -> None:
         """Stop fetching: the partition is followed again when its damage may be cut."""
         self._drop((partition.topic_id, partition.index))
 
-    def _failed(self, followed: FollowedPartition, failures: int) -> None:
+    def _on_failure(self, followed: FollowedPartition, failures: int) -> None:
         """Follow a partition again later whose log could not be written; not if its directory is offline then."""
         again = partial(self._follow_again, followed.topic_id, followed.index)
         self._tasks.call_later(min(_FAILED_RETRY_MS << min(failures - 1, 16), _LONGEST_RETRY_MS), again)
@@ -313,7 +313,7 @@ class Following:
 
     # -- requests --
 
-    def _resumed(self, fetching: Fetching) -> None:
+    def _on_resumed(self, fetching: Fetching) -> None:
         self._pump(self._by_fetching[fetching])
 
     def _pump(self, fetcher: _Fetcher) -> None:
@@ -338,7 +338,7 @@ class Following:
         fetcher.sent += 1
         number = fetcher.sent
 
-        def answered(response: PositionalResponse | None) -> None:
+        def on_answer(response: PositionalResponse | None) -> None:
             fetcher.running.pop(number, None)
             if not self._is_running:
                 return
@@ -354,17 +354,17 @@ class Following:
             steps = self._effects.steps(fetcher.fetching, effects, response.frame)
             carried_out = self._tasks.run_pieces(steps, "the effects of a fetch")
             if isinstance(carried_out, Deferred):
-                carried_out.listen(applied)
+                carried_out.listen(on_applied)
             else:
-                applied()
+                on_applied()
 
-        def applied(_: object = None) -> None:
+        def on_applied(_: object = None) -> None:
             fetcher.busy[connection] -= 1
             self._pump(fetcher)
 
         fetcher.running[number] = None
         purpose = fetcher.purpose + connection
-        sending = self._peers.fetch(fetcher.leader_id, request, purpose, self._config.timeout_ms, answered)
+        sending = self._peers.fetch(fetcher.leader_id, request, purpose, self._config.timeout_ms, on_answer)
         if number in fetcher.running:  # it may have failed in the call
             fetcher.running[number] = sending
 
@@ -378,7 +378,7 @@ class Following:
             replica_id=self._node_id, topics=[ListOffsetsTopic(name=followed.topic, partitions=[partition])]
         )
 
-        def answered(response: ListOffsetsResponse | None) -> None:
+        def on_answer(response: ListOffsetsResponse | None) -> None:
             if not self._is_running or not fetching.is_current(effect):
                 return
             following = fetching.looked_up(effect, _offset_in(response), self._clock.now_ms())
@@ -391,9 +391,9 @@ class Following:
 
         answer = self._peers.request(fetcher.leader_id, request)
         if isinstance(answer, Deferred):
-            answer.then(answered, lambda: answered(None))
+            answer.then(on_answer, lambda: on_answer(None))
         else:
-            answered(answer)
+            on_answer(answer)
 
 
 def _offset_in(response: ListOffsetsResponse | None) -> int | None:

@@ -161,7 +161,7 @@ class Membership:
             self._report_lost(left)
         while left:
             chunk = left[:_PARTITIONS_A_CHANGE]
-            planned = self._restarted(chunk, was_clean=was_clean)
+            planned = self._plan_restart(chunk, was_clean=was_clean)
             if not planned:
                 del left[: len(chunk)]
                 continue
@@ -203,7 +203,7 @@ class Membership:
         registered = {key: self._metadata.image.revision_of(key) for key in map(keys.broker_key, leaders)}
         return change._replace(expect={**change.expect, **registered})
 
-    def _restarted(
+    def _plan_restart(
         self, chunk: Sequence[tuple[bytes, int]], *, was_clean: bool
     ) -> list[tuple[TopicImage, int, PartitionImage]]:
         image = self._metadata.image

@@ -157,7 +157,7 @@ class OfflineReplicas:
             if self._is_wrong(name, index, before):
                 state = self._next_state(topic, index, before)
             elif self._awaits_epoch(name, index, before):
-                state = self._given_up(before)
+                state = self._give_up(before)
                 waiting = waiting or state is None
             if state is not None:
                 planned.append((topic, index, state))
@@ -182,7 +182,7 @@ class OfflineReplicas:
             return False
         return self._node_id in placed.replicas and not partition.may_cut_damage(placed, self._node_id)
 
-    def _given_up(self, before: PartitionImage) -> PartitionImage | None:
+    def _give_up(self, before: PartitionImage) -> PartitionImage | None:
         """Return the state of a partition, in a new leader epoch, in which this broker follows another one and may cut its log;
         None if no other member can lead.
         """

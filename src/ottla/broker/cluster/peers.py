@@ -73,9 +73,9 @@ class _Fetch:
             _logger.debug("fetch from broker %d failed: %s", self.node_id, cause)
             self.end(None)
         else:
-            response.listen(self._arrived)
+            response.listen(self._on_response)
 
-    def _arrived(self, response: Deferred[PositionalResponse]) -> None:
+    def _on_response(self, response: Deferred[PositionalResponse]) -> None:
         if response.error is not None:
             _logger.debug("fetch from broker %d failed: %s", self.node_id, response.error)
             if isinstance(response.error, ConnectionLost):

@@ -65,7 +65,7 @@ _NS_A_PASS: Final = 2_000_000
 """Requests of one connection, and time for them in ns, after which other connections are served first."""
 
 
-def _abandoned(envelope: Envelope) -> Response | PeerError:
+def _refuse_failed(envelope: Envelope) -> Response | PeerError:
     """Return the answer to a waiting request whose handler failed, which is logged already: the connection stays open."""
     try:
         return dispatch.refusal(envelope, UNKNOWN_SERVER_ERROR)
@@ -394,7 +394,7 @@ class ServedConnection:
             self._delayed = envelope
             self._parked_ns = self._pipeline.now_ns() if begun_ns else 0
             self._spent_ns, self._begun_ns = self._parked_ns - begun_ns, 0
-            answer.listen(partial(self._answered, envelope))
+            answer.listen(partial(self._on_answer, envelope))
 
     def _select_entry(self, meter: "RequestMeter", envelope: Envelope) -> "ApiVersionMeter":
         """Return where a request is counted: kept for the next request of this API and version.
@@ -430,7 +430,7 @@ class ServedConnection:
                 self._stream.write(pieces)
             self.close()
 
-    def _answered(self, envelope: Envelope, answer: Deferred[Response | PeerError | None]) -> None:
+    def _on_answer(self, envelope: Envelope, answer: Deferred[Response | PeerError | None]) -> None:
         """Complete a pending answer."""
         if answer is not self._awaited:  # the connection was closed after the answer was completed
             return
@@ -438,7 +438,7 @@ class ServedConnection:
         if answer.error is None:
             response = answer.result()
         else:
-            response = answer.error if isinstance(answer.error, PeerError) else _abandoned(envelope)
+            response = answer.error if isinstance(answer.error, PeerError) else _refuse_failed(envelope)
         self._waiting = False
         self._awaited = self._delayed = None
         self.active_at = self._tick()
@@ -474,7 +474,7 @@ class ServedConnection:
     def _count(self, response: Response | None) -> None:
         """Count the current request, if metrics are read."""
         if self._entry is not None:
-            self._entry.answered(response, self.session.peer)
+            self._entry.count_response(response, self.session.peer)
 
     def _go_on(self) -> None:
         """Serve the frames of the backlog after an answer was sent."""
@@ -527,7 +527,7 @@ class ServedConnection:
                 sending = entry.measure(envelope, local_ns, remote_ns, queued_ns, throttle_ms, weight)
                 if response is not None:
                     self._sending = sending, now_ns, weight
-            entry.answered(response, self.session.peer)
+            entry.count_response(response, self.session.peer)
         return throttle_ms
 
     def _throttle(self, throttle_ms: int) -> None:
@@ -549,7 +549,7 @@ class ServedConnection:
         if self._weight or pipeline.has_quotas:
             throttle_ms = self._finish(envelope, response)
         elif self._entry is not None:
-            self._entry.answered(response, self.session.peer)
+            self._entry.count_response(response, self.session.peer)
         try:
             pieces = response_pieces(envelope, response)
         except (UnsupportedField, TypeError, ValueError, struct.error):
@@ -573,11 +573,11 @@ class ServedConnection:
         if not self._stream.write(pieces):
             self._begin_writing(pieces)
         elif self._sending is not None:
-            self._sent()
+            self._record_send_time()
         if throttle_ms > 0:
             self._throttle(throttle_ms)
 
-    def _sent(self) -> None:
+    def _record_send_time(self) -> None:
         """Record the time that a response took to send."""
         if self._sending is not None:
             (times, begun_ns, weight), self._sending = self._sending, None
@@ -598,7 +598,7 @@ class ServedConnection:
             self._writing = False
             self._unread.remove(self)
             if self._sending is not None:
-                self._sent()
+                self._record_send_time()
             self._go_on()
 
     def lost(self) -> None:

@@ -81,12 +81,12 @@ class ConnectionLimits:
         rate = self._rates.get(listener)
         if rate is None:
             rate = self._rates[listener] = Rate(self._window)
-        waits = self._recorded(rate, configs.rates.get(listener, NO_RATE), now_ms)
+        waits = self._record(rate, configs.rates.get(listener, NO_RATE), now_ms)
         if listener == configs.protected:
             return waits
-        return max(waits, self._recorded(self._rate, configs.rate, now_ms))
+        return max(waits, self._record(self._rate, configs.rate, now_ms))
 
-    def _recorded(self, rate: Rate, limit: int, now_ms: int) -> int:
+    def _record(self, rate: Rate, limit: int, now_ms: int) -> int:
         """Record a connection, and return the ms until the rate is at its limit, at most one window."""
         rate.record(1, now_ms)
         if limit == NO_RATE:

@@ -153,7 +153,7 @@ class SocketServer:
         """
         if security is not None:
             self.secured.append(security)
-        listening = self._listen(host, port, partial(self._arrived, name, security), self._accept_failed)
+        listening = self._listen(host, port, partial(self._on_connection, name, security), self._accept_failed)
         acceptor = _Acceptor(name, listening)
         self._listening.append(acceptor)
         acceptor.accept(not self._is_held)
@@ -161,7 +161,7 @@ class SocketServer:
             self._ticking.run_in(self._tick_ms)
         return listening.address
 
-    def _arrived(self, listener: str, security: "ListenerSecurity | None", incoming: IncomingConnection) -> None:
+    def _on_connection(self, listener: str, security: "ListenerSecurity | None", incoming: IncomingConnection) -> None:
         """Serve a connection, now or when the rate of new ones is at its limit."""
         wait_ms = self._limits.wait_ms(listener, self._clock.now_ms())
         if wait_ms > 0:
@@ -169,7 +169,7 @@ class SocketServer:
             self.update_accepting()
             self._timers.call_later(wait_ms, partial(self._serve_delayed, listener, security, incoming))
         else:
-            self._connected(listener, security, incoming)
+            self._serve(listener, security, incoming)
 
     def _serve_delayed(self, listener: str, security: "ListenerSecurity | None", incoming: IncomingConnection) -> None:
         if self._delayed.get(listener) is not incoming:
@@ -178,10 +178,10 @@ class SocketServer:
             self._timers.call_later(_ACCEPT_RETRY_MS, partial(self._serve_delayed, listener, security, incoming))
             return
         del self._delayed[listener]
-        self._connected(listener, security, incoming)
+        self._serve(listener, security, incoming)
         self.update_accepting()
 
-    def _connected(self, listener: str, security: "ListenerSecurity | None", incoming: IncomingConnection) -> None:
+    def _serve(self, listener: str, security: "ListenerSecurity | None", incoming: IncomingConnection) -> None:
         address = incoming.peer[0]
         if not self._limits.enter(address, listener):
             _logger.info(
@@ -253,14 +253,14 @@ class SocketServer:
             )
             oldest.close()
         if secured is not None:
-            secured.established = partial(self._established, connection, security)
+            secured.established = partial(self._authenticate_by_certificate, connection, security)
             secured.failed = partial(self._handshake_failed, connection)
         if security.mechanisms:
             refused = partial(self._login_refused, connection)
-            authenticated = partial(self._authenticated, connection, security)
+            authenticated = partial(self._on_authenticated, connection, security)
             security.require_login(connection, self._pipeline, self.login_turns, authenticated, refused)
 
-    def _established(
+    def _authenticate_by_certificate(
         self, connection: ServedConnection, security: "ListenerSecurity", certificate: bytes | None
     ) -> bool:
         """Authenticate the client by its certificate; False if no principal is mapped to it. With SASL the login follows."""
@@ -282,7 +282,7 @@ class SocketServer:
         self.refused[connection.session.listener] += 1
         self._refused_logins.report(connection.session.client_host, reason)
 
-    def _authenticated(
+    def _on_authenticated(
         self, connection: ServedConnection, security: "ListenerSecurity", exchange: "ServerExchange"
     ) -> None:
         """Serve requests of any size from now on, for the principal that SASL has authenticated."""

@@ -38,11 +38,11 @@ class PartitionLog:
         self, records: Sequence[tuple[bytes, bytes | None]], producer: tuple[int, int] | None
     ) -> CoordinatorAppend:
         """Append (key, value) pairs as one batch, in the transaction of `producer` (id, epoch) unless that is None."""
-        return self._appended(lambda: self._partition.append_records(list(records), self._clock.wall_ms(), producer))
+        return self._append(lambda: self._partition.append_records(list(records), self._clock.wall_ms(), producer))
 
     def append_marker(self, ending: Ending) -> CoordinatorAppend:
         """Append the marker that ends a producer's transaction."""
-        return self._appended(
+        return self._append(
             lambda: self._partition.append_marker(
                 ending.producer_id,
                 ending.producer_epoch,
@@ -53,7 +53,7 @@ class PartitionLog:
             )
         )
 
-    def _appended(self, append: Callable[[], AppendResult]) -> CoordinatorAppend:
+    def _append(self, append: Callable[[], AppendResult]) -> CoordinatorAppend:
         if self._partition.leader_epoch != self._epoch:
             # Another broker leads by now, and coordinators learn of it in a later step.
             return CoordinatorAppend(NOT_LEADER_OR_FOLLOWER)

@@ -66,9 +66,9 @@ class ProducerIds:
             first = await self._reserve_block()
         finally:
             self._is_reserving = False
-            self._reserved(first)
+            self._on_reserved(first)
 
-    def _reserved(self, first: int) -> None:
+    def _on_reserved(self, first: int) -> None:
         if first >= 0:
             self._following = range(first, first + PRODUCER_ID_BLOCK)
         # Each waiting request takes an id when it is served, and there may be more of them than ids in a block.

@@ -76,7 +76,7 @@ def ask_each(
         for question in questions
     ]
 
-    def combined(responses: list[R]) -> W:
+    def combine_answers(responses: list[R]) -> W:
         last = {
             (request.topic_id, request.partition): answer for request, answer in zip(questions, responses, strict=True)
         }
@@ -85,7 +85,7 @@ def ask_each(
             by_topic.setdefault(topic_id, []).append((partition, answer))
         return combine(by_topic)
 
-    return gather(answers, combined)
+    return gather(answers, combine_answers)
 
 
 _ATTEMPTS: Final = 51

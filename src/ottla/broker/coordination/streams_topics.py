@@ -39,7 +39,7 @@ class StreamsTopics:
         keep_ms  time for which a failure is reported
         """
         topics = list(missing)
-        denied = _denied(topics, context)
+        denied = _denied_names(topics, context)
         text = f"; Unauthorized to CREATE on topics {', '.join(denied)}." if denied else ""
         now_ms = self._tasks.clock.now_ms()
         failures = []
@@ -79,7 +79,7 @@ class StreamsTopics:
                 self._errors[name] = reason, now_ms + keep_ms
 
 
-def _denied(topics: Iterable["InternalTopic"], context: RequestContext) -> list[str]:
+def _denied_names(topics: Iterable["InternalTopic"], context: RequestContext) -> list[str]:
     """Return the names of topics that the requester may not create."""
     if may_use_cluster(context, AclOperation.CREATE, is_logged=False):
         return []

@@ -35,7 +35,7 @@ def load_task_assignors(config: BrokerConfig) -> TaskAssignors:
     names: dict[str, str] = {}
     by_name: dict[str, Assign | None] = {}
     for entry in config.items_of(TASK_ASSIGNORS):
-        name, assign = (STICKY, None) if entry in STICKY_ASSIGNORS else _loaded(entry)
+        name, assign = (STICKY, None) if entry in STICKY_ASSIGNORS else _load(entry)
         if name in by_name:
             raise InvalidConfig(
                 f"{_PREFIX.format(entry)}Assignor name '{name}' is already registered by another configured assignor. "
@@ -45,7 +45,7 @@ def load_task_assignors(config: BrokerConfig) -> TaskAssignors:
     return TaskAssignors(names, by_name)
 
 
-def _loaded(entry: str) -> tuple[str, Assign]:
+def _load(entry: str) -> tuple[str, Assign]:
     assignor: Any = load_class(TASK_ASSIGNORS, entry, "assign")()
     name = getattr(assignor, "name", None)
     if not isinstance(name, str) or not name:
@@ -55,10 +55,10 @@ def _loaded(entry: str) -> tuple[str, Assign]:
             f"{_PREFIX.format(entry)}Assignor name '{name}' is reserved by a built-in assignor. "
             "A custom assignor must not reuse the name of a built-in assignor"
         )
-    return name, checked(name, assignor.assign)
+    return name, guard(name, assignor.assign)
 
 
-def checked(name: str, assign: Callable[[GroupSpec], Mapping[str, Any]]) -> Assign:
+def guard(name: str, assign: Callable[[GroupSpec], Mapping[str, Any]]) -> Assign:
     """Return an assignor that raises AssignorFailed for whatever goes wrong in `assign`, and logs what is not its own text."""
 
     def assign_tasks(group: GroupSpec) -> dict[str, TaskSet]:

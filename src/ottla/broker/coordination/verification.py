@@ -88,7 +88,7 @@ def without_fenced(response: W) -> W:
 class Verification:
     """Verifies transactional batches with the coordinator of their transaction.
 
-    longest_pause_ms  longest pause between the attempts of `repeated`
+    longest_pause_ms  longest pause between the attempts of `repeat`
     limit_ms          time after the beginning of the first attempt in which the last one begins
     """
 
@@ -111,7 +111,7 @@ class Verification:
         self._longest_pause_ms = longest_pause_ms
         self._limit_ms = limit_ms
 
-    def repeated(self, verify: Callable[[], Answer[R]], is_concurrent: Callable[[R], bool]) -> Answer[R]:
+    def repeat(self, verify: Callable[[], Answer[R]], is_concurrent: Callable[[R], bool]) -> Answer[R]:
         """Repeat a verification while the transaction before is still ending; returns the last outcome.
 
         verify         examines the partitions again, as markers change their state
@@ -135,7 +135,7 @@ class Verification:
             pause_ms = max(_FIRST_PAUSE_MS, min(2 * pause_ms, self._longest_pause_ms))
             answer = verify()
 
-    def verified(self, partitions: PartitionsOf, client: Client, *, is_enabled: bool) -> Answer[Codes]:
+    def verify(self, partitions: PartitionsOf, client: Client, *, is_enabled: bool) -> Answer[Codes]:
         """Verify or add partitions; the answer has an error code for each, NONE if the producer may write to it.
 
         is_enabled  transaction.partition.verification.enable

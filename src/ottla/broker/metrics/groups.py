@@ -77,7 +77,7 @@ def _total(states: Counter[tuple[str, str]], kind: str) -> int:
 
 
 def _rebalance_families(rebalances: Counter[str], requests: "RequestMetrics") -> Iterator[Family]:
-    def succeeded(*apis: str) -> int:
+    def count_successes(*apis: str) -> int:
         return sum(requests.by_api[api].errors_by_code[NONE] for api in apis if api in requests.by_api)
 
     rows = (
@@ -85,8 +85,8 @@ def _rebalance_families(rebalances: Counter[str], requests: "RequestMetrics") ->
         ("consumer_group_rebalance_count", "Epochs of consumer groups that have begun.", rebalances["consumer"]),
         ("share_group_rebalance_count", "Epochs of share groups that have begun.", rebalances["share"]),
         ("streams_group_rebalance_count", "Epochs of streams groups that have begun.", rebalances["streams"]),
-        ("offset_commit_count", "Offsets that were committed.", succeeded("OffsetCommit", "TxnOffsetCommit")),
-        ("offset_deletion_count", "Offsets that were deleted by requests.", succeeded("OffsetDelete")),
+        ("offset_commit_count", "Offsets that were committed.", count_successes("OffsetCommit", "TxnOffsetCommit")),
+        ("offset_deletion_count", "Offsets that were deleted by requests.", count_successes("OffsetDelete")),
     )
     yield from (single(f"{_COORDINATOR}{name}", GAUGE, text, value) for name, text, value in rows)
 

@@ -69,19 +69,19 @@ class ApiVersionMeter:
         self._represented += weight
         return weight
 
-    def answered(self, response: Any, peer: "Peer") -> None:
+    def count_response(self, response: Any, peer: "Peer") -> None:
         """Count a request, and its response to a peer: None for Produce with acks=0."""
         self._count += 1
         if response is None:
             return
         if self._is_produce:
-            self._produced(response.message if type(response) is EncodedRows else response)
+            self._count_produce(response.message if type(response) is EncodedRows else response)
         elif self._is_fetch:
-            self._fetched(response.message if type(response) is EncodedRows else response, peer)
+            self._count_fetch(response.message if type(response) is EncodedRows else response, peer)
         else:
             self._counting(response, peer, self._errors)
 
-    def _produced(self, response: Any) -> None:
+    def _count_produce(self, response: Any) -> None:
         for topic in response.responses:
             traffic = self._topic_traffic(topic)
             for row in topic.partition_responses:
@@ -93,7 +93,7 @@ class ApiVersionMeter:
                     self._errors[code] += 1
                     traffic.failed_produces += 1
 
-    def _fetched(self, response: Any, peer: "Peer") -> None:
+    def _count_fetch(self, response: Any, peer: "Peer") -> None:
         code: int = response.error_code
         if code == _NO_ERROR:
             self._successes += 1

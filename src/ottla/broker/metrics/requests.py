@@ -45,9 +45,9 @@ class _Api:
         self._recent: dict[str, Recent] = {
             "total": Recent(lambda: _sum(*(part.direct for part in parts), *(part.total for part in parts))),
             "local": Recent(lambda: _sum(*(part.direct for part in parts), *(part.local for part in parts))),
-            "remote": Recent(lambda: zeros(_merged([part.remote for part in parts]))),
-            "queued": Recent(lambda: zeros(_merged([part.queued for part in parts]))),
-            "throttled": Recent(lambda: zeros(_merged([part.throttled for part in parts]))),
+            "remote": Recent(lambda: zeros(_merge([part.remote for part in parts]))),
+            "queued": Recent(lambda: zeros(_merge([part.queued for part in parts]))),
+            "throttled": Recent(lambda: zeros(_merge([part.throttled for part in parts]))),
             "send": Recent(lambda: _sum(*(part.send for part in parts))),
             "sizes": Recent(lambda: _sum(*(part.sizes for part in parts))),
         }
@@ -70,7 +70,7 @@ class _Api:
         return Buckets(bounds, inside, total_ns / _NS_A_SECOND, merged(part.seconds for part in self.parts))
 
 
-def _merged(distributions: list[Distribution]) -> Distribution:
+def _merge(distributions: list[Distribution]) -> Distribution:
     whole = Distribution()
     whole.counts = _sum(*distributions)
     return whole
@@ -106,9 +106,9 @@ class RequestFamilies:
         )
         for name, api in apis.items():
             versions = [{counted.version: counted.count} for part in api.parts for counted in part.parts]
-            for version, count in sorted(_added(versions).items()):
+            for version, count in sorted(_sum_by_key(versions).items()):
                 requests.add(count, name, str(version))
-            for code, count in sorted(_added([part.errors_by_code for part in api.parts]).items()):
+            for code, count in sorted(_sum_by_key([part.errors_by_code for part in api.parts]).items()):
                 errors.add(count, name, name_of(code))
             if name != "Fetch":
                 seconds.add(api.seconds(), name)
@@ -133,7 +133,7 @@ class RequestFamilies:
         return dict(sorted(self._apis.items()))
 
 
-def _added(counts: list[dict[int, int]]) -> dict[int, int]:
+def _sum_by_key(counts: list[dict[int, int]]) -> dict[int, int]:
     whole: dict[int, int] = {}
     for part in counts:
         for key, count in part.items():

@@ -160,7 +160,7 @@ class Telemetry:
             self._subscriptions = _subscriptions(image)
         instance = self._instances.get(instance_id)
         if instance is None or instance.configs is not self._configs:
-            subscribed = self._subscribed(instance_id, context)
+            subscribed = self._match_subscriptions(instance_id, context)
             if instance is None or subscribed != instance.subscribed:
                 instance = self._instances[instance_id] = _Instance(subscribed, self._configs)
             instance.configs = self._configs
@@ -169,7 +169,7 @@ class Telemetry:
             self._instances.popitem(last=False)
         return instance
 
-    def _subscribed(self, instance_id: bytes, context: RequestContext) -> Subscribed:
+    def _match_subscriptions(self, instance_id: bytes, context: RequestContext) -> Subscribed:
         selectors = {
             "client_instance_id": uuid_text(instance_id),
             "client_id": context.client_id or "",

@@ -123,7 +123,7 @@ class ConfigAlterations:
                 continue
             try:
                 check_edits(alteration.edits, replaces=alteration.replaces)
-                current, texts = self._planned(alteration, image)
+                current, texts = self._plan(alteration, image)
             except Refused:
                 continue
             count += len({config for config, _ in current.items() ^ texts.items()})
@@ -140,7 +140,7 @@ class ConfigAlterations:
             _alter_loggers(alteration, self._node_id, validate_only=validate_only)
             return
         for image in self._metadata.attempts():
-            current, texts = self._planned(alteration, image)
+            current, texts = self._plan(alteration, image)
             if kind == BROKER:
                 await self._check_broker(self._new_config(name, texts, image))
             if not validate_only and texts != dict(current):
@@ -157,7 +157,7 @@ class ConfigAlterations:
             fields = log_fields(context)
             _logger.info("configs of %s altered by %s: %s", where, context.requester, names, extra=fields)
 
-    def _planned(self, alteration: Alteration, image: Image) -> tuple[Mapping[str, str], dict[str, str]]:
+    def _plan(self, alteration: Alteration, image: Image) -> tuple[Mapping[str, str], dict[str, str]]:
         """Return the current texts of a resource and the new ones, which are checked. Raises Refused."""
         try:
             current = self._current(alteration, image)

@@ -202,14 +202,15 @@ class DelayedCommit:
     def begin(self, batches: Sequence[Uncommitted | Deleted], timers: Timers, timeout_ms: int) -> None:
         """Start the wait."""
         self._waiting = {
-            number: (batch.wait(partial(self._decided, number)), batch.decided) for number, batch in enumerate(batches)
+            number: (batch.wait(partial(self._on_decided, number)), batch.decided)
+            for number, batch in enumerate(batches)
         }
         if self._waiting:
             self._timer = timers.call_later(timeout_ms, self._time_over)
         else:
             self._done()
 
-    def _decided(self, number: int, error_code: int) -> None:
+    def _on_decided(self, number: int, error_code: int) -> None:
         _, decided = self._waiting.pop(number)
         decided(error_code)
         if not self._waiting and self._timer is not None:

@@ -89,7 +89,7 @@ def handles(
     return register
 
 
-def registered(key: int) -> Route:
+def route_of(key: int) -> Route:
     """Return the handler of a served API, which is imported on first use."""
     target = _ROUTES.get(key)
     if target is None:
@@ -109,7 +109,7 @@ def route(envelope: Envelope, *, allows_unstable: Callable[[], bool]) -> Route:
         raise PeerError(f"{envelope.api.name} is not served")
     if version not in served.versions and not (version in served.unstable and allows_unstable()):
         raise PeerError(f"{envelope.api.name} version {version} is not served, only {served.versions}")
-    target = registered(key)
+    target = route_of(key)
     return target._replace(rows=path_in(target.request_class, target.paths, version)) if target.paths else target
 
 

@@ -314,7 +314,7 @@ class FetchAttempt:
         """Return whether the fetch does not wait for records."""
         return wait_ms <= 0 or not (self._requested or self._incremental)
 
-    def expired(self) -> Callable[[], None]:
+    def expiry_counter(self) -> Callable[[], None]:
         """Return what counts a wait that ended at its timeout."""
         expirations = self._broker.expirations
         return expirations.follower_fetch if self.reader.is_follower else expirations.fetch
@@ -325,7 +325,7 @@ class FetchAttempt:
         self.read(reading.partitions, reading)
         if not self.is_enough(reading):
             return None
-        throttled = self.throttled(reading)
+        throttled = self.throttle_response(reading)
         if throttled is not None:
             return throttled
         rows = FetchRows()
@@ -391,32 +391,34 @@ class FetchAttempt:
         partition = self._partition(requested)
         if isinstance(partition, int):
             requested.watch(None)
-            return _failed(requested.index, partition)
+            return _error_row(requested.index, partition)
         if self._session is not None:
             requested.watch(partition)
         log = partition.log
         if log.config.rules.codec in newer_than_fetch(self._version):
-            return _failed(requested.index, UNSUPPORTED_COMPRESSION_TYPE)
+            return _error_row(requested.index, UNSUPPORTED_COMPRESSION_TYPE)
         committed = self._committed
         stable = log.last_stable_offset
         preferred = -1
         try:
             if requested.fetch_offset < log.start_offset:
-                return _failed(requested.index, OFFSET_OUT_OF_RANGE)
+                return _error_row(requested.index, OFFSET_OUT_OF_RANGE)
             diverging = _divergence(log, requested)
             if diverging is not None:
-                return _diverged(requested.index, log, diverging)
+                return _divergence_row(requested.index, log, diverging)
             if self.reader.rack:
                 preferred = preferred_replica(partition, requested.fetch_offset, self.reader.rack, self._broker)
             if preferred >= 0 or self._is_throttled(partition):
                 region, aborted = None, None
             else:
                 region = log.read(requested.fetch_offset, max_bytes, self._limit(log), whole_first=whole_first)
-                aborted = None if not committed else _aborted(log, region, requested.fetch_offset)
+                aborted = None if not committed else _find_aborted(log, region, requested.fetch_offset)
         except OffsetNotInLog:
-            return _failed(requested.index, OFFSET_OUT_OF_RANGE)
+            return _error_row(requested.index, OFFSET_OUT_OF_RANGE)
         except (StorageError, OSError) as error:
-            return _failed(requested.index, self._broker.replicas.read_failed(partition, requested.fetch_offset, error))
+            return _error_row(
+                requested.index, self._broker.replicas.read_failed(partition, requested.fetch_offset, error)
+            )
         return PartitionData(
             partition_index=requested.index,
             high_watermark=log.high_watermark,
@@ -448,7 +450,7 @@ class FetchAttempt:
                 if not isinstance(partition, int) and throttle.names(partition.topic, partition.index):
                     throttle.record(len(data.records), self._broker.clock.now_ms())
 
-    def converted(self, response: FetchResponse) -> Answer[FetchResponse]:
+    def convert(self, response: FetchResponse) -> Answer[FetchResponse]:
         """Convert the batches of a response to message sets, in steps between other requests."""
         converted = self._broker.tasks.run_pieces(self._convert(response), "the conversion of batches")
         return after(converted, lambda _: response)
@@ -497,13 +499,13 @@ class FetchAttempt:
         partition = requested.watched
         return partition is not None and requested.fetch_offset >= partition.log.end_offset
 
-    def throttled(self, reading: "_Reading") -> FetchResponse | None:
+    def throttle_response(self, reading: "_Reading") -> FetchResponse | None:
         """Return a response without records for a consumer over its quota, None below it: what was read counts."""
         throttling = self._broker.throttling
         if throttling is None or self.reader.is_follower:
             return None
         size = reading.total + _BYTES_OF_A_PARTITION * reading.count
-        throttle_ms = throttling.fetched(self._context, size)
+        throttle_ms = throttling.record_fetch(self._context, size)
         return self._empty(throttle_ms) if throttle_ms > 0 else None
 
     def respond(self, answers: Sequence[tuple[RequestedPartition, PartitionData]], rows: "FetchRows") -> None:
@@ -550,7 +552,7 @@ class FetchAttempt:
         return add_current_leaders(self._broker, self._context, rows, LeaderIdAndEpoch, NodeEndpoint)
 
 
-def _aborted(log: "Log", region: Region | None, offset: int) -> list[AbortedTransaction]:
+def _find_aborted(log: "Log", region: Region | None, offset: int) -> list[AbortedTransaction]:
     """Aborted transactions that a reader of committed data must skip in `region`. Raises StorageError."""
     if region is None:
         return []
@@ -583,12 +585,12 @@ def _fail(data: PartitionData, code: int) -> None:
     data.error_code, data.high_watermark, data.records = code, -1, b""
 
 
-def _failed(index: int, code: int) -> PartitionData:
+def _error_row(index: int, code: int) -> PartitionData:
     aborted: list[AbortedTransaction] | None = [] if code in _ABSENT else None
     return PartitionData(partition_index=index, error_code=code, high_watermark=-1, aborted_transactions=aborted)
 
 
-def _diverged(index: int, log: "Log", diverging: tuple[int, int]) -> PartitionData:
+def _divergence_row(index: int, log: "Log", diverging: tuple[int, int]) -> PartitionData:
     """Return the row for a reader whose log differs from this one after (epoch, end offset)."""
     return PartitionData(
         partition_index=index,

@@ -97,21 +97,21 @@ class RequestedPartition:
         if self.watched is partition:
             return
         is_of_follower = self.session is not None and self.session.is_of_follower
-        moved = self._moved if is_of_follower else self._changed
+        moved = self._on_high_watermark if is_of_follower else self._on_change
         if self.watched is not None:
             self.watched.watchers.marks.pop(moved, None)
-            self.watched.end_watchers.marks.pop(self._changed, None)
+            self.watched.end_watchers.marks.pop(self._on_change, None)
         if partition is not None:
             partition.watchers.marks[moved] = None
             if is_of_follower:
-                partition.end_watchers.marks[self._changed] = None
+                partition.end_watchers.marks[self._on_change] = None
         self.watched = partition
 
-    def _changed(self) -> None:
+    def _on_change(self) -> None:
         if self.session is not None:
-            self.session.changed(self)
+            self.session.mark_due(self)
 
-    def _moved(self) -> None:
+    def _on_high_watermark(self) -> None:
         """Note a high watermark that has moved: a follower learns of it with its next response, which this does not wake."""
         if self.session is not None:
             self.session.note(self)
@@ -199,7 +199,7 @@ class FetchSession:
         """Mark a partition as due for the next fetch."""
         self._due[partition] = None
 
-    def changed(self, partition: RequestedPartition) -> None:
+    def mark_due(self, partition: RequestedPartition) -> None:
         """Mark a partition as due for the next fetch, and wake a waiting fetch."""
         self._due[partition] = None
         self.watchers.wake()

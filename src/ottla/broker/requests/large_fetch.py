@@ -42,14 +42,14 @@ async def fetch_in_parts(request: PositionalRequest, broker: Broker) -> FetchRes
             await wait
             is_last = broker.clock.now_ms() >= ends_ms
             if is_last:
-                opened.expired()()
+                opened.expiry_counter()()
             continue
         if grown is not None:
             grown.give_up(True)
         break
     assert response is not None
     with broker.large_work():
-        return response if opened.has_batches else await awaitable(opened.converted(response), tasks)
+        return response if opened.has_batches else await awaitable(opened.convert(response), tasks)
 
 
 def _partitions(topics: list[Any]) -> Iterator[RequestedPartition]:
@@ -70,7 +70,7 @@ async def _attempt(opened: FetchAttempt, broker: Broker, *, is_last: bool) -> Fe
         opened.read(reading.partitions[first : first + ROWS_OF_PART], reading)
     if not opened.is_enough(reading):
         return None
-    throttled = opened.throttled(reading)
+    throttled = opened.throttle_response(reading)
     if throttled is not None:
         return throttled
     rows = FetchRows()

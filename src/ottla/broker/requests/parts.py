@@ -70,7 +70,7 @@ LARGE_FRAME: Final = 1 << 14
 """Bytes of a request from which on it is decoded in parts."""
 
 
-async def paced(steps: Generator[None, None, T], tasks: "Scheduler") -> T:
+async def run_paced(steps: Generator[None, None, T], tasks: "Scheduler") -> T:
     """Run the steps of a generator, with pauses; return its result."""
     while True:
         try:
@@ -87,11 +87,11 @@ async def serve_in_parts(
     """Serve a request with many rows, or a large frame. Raises PeerError."""
     encoded = encoded_message(target, envelope)
     with broker.large_work():
-        request: Any = await paced(encoded.decode(keeps_rows=target.is_whole), broker.tasks)
+        request: Any = await run_paced(encoded.decode(keeps_rows=target.is_whole), broker.tasks)
         request.context = context
         if envelope.api.key not in _WAITING:
-            return await _answered(target, envelope, encoded, request, broker)
-    return await _answered(target, envelope, encoded, request, broker)
+            return await _answer(target, envelope, encoded, request, broker)
+    return await _answer(target, envelope, encoded, request, broker)
 
 
 async def answer_in_parts(target: Route, envelope: "Envelope", request: Any, broker: "Broker") -> Response | None:
@@ -101,10 +101,12 @@ async def answer_in_parts(target: Route, envelope: "Envelope", request: Any, bro
     else:
         with broker.large_work():
             response = await target.handler(request, broker)  # type: ignore[misc]
-    return await _encoded(response, target, envelope, broker)
+    return await _encode_rows(response, target, envelope, broker)
 
 
-async def _encoded(response: Response | None, target: Route, envelope: "Envelope", broker: "Broker") -> Response | None:
+async def _encode_rows(
+    response: Response | None, target: Route, envelope: "Envelope", broker: "Broker"
+) -> Response | None:
     """Return a response with many rows encoded, others as they are."""
     if type(response) is not envelope.api.response_class():
         return response
@@ -115,10 +117,10 @@ async def _encoded(response: Response | None, target: Route, envelope: "Envelope
     if not path or count_rows(response, path) <= ROWS_OF_PART:
         return response
     with broker.large_work():
-        return await paced(encode_in_parts(response, envelope.version, path), broker.tasks)
+        return await run_paced(encode_in_parts(response, envelope.version, path), broker.tasks)
 
 
-async def _answered(
+async def _answer(
     target: Route, envelope: "Envelope", encoded: EncodedMessage[Any], request: Any, broker: "Broker"
 ) -> Response | None:
     """Return the response to a request that is decoded."""
@@ -129,7 +131,7 @@ async def _answered(
         response: Response | None = await answer if target.is_coroutine or isinstance(answer, Deferred) else answer
     else:
         response = await _Parts(target, envelope, context, broker).serve(encoded.parts(request), request)
-    return await _encoded(response, target, envelope, broker)
+    return await _encode_rows(response, target, envelope, broker)
 
 
 def encoded_message(target: Route, envelope: "Envelope") -> EncodedMessage[Any]:

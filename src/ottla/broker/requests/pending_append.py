@@ -151,10 +151,10 @@ class PendingAppends:
     def answer(self, response: ProduceResponse, first_error: int) -> Answer[ProduceResponse] | None:
         """Answer the request once every append is committed; None with acks=0."""
         if self._unknown:
-            return after(self._learn(), lambda _: self._finished(response))
+            return after(self._learn(), lambda _: self._respond(response))
         if self._unfinished:
             # One request at a time, because each may take 16 MB and more of memory (a zstd window alone 128 MB).
-            return after(self._broker.large_checks.take(self._check), lambda _: self._finished(response))
+            return after(self._broker.large_checks.take(self._check), lambda _: self._respond(response))
         if self._acks == 0 or not self._uncommitted:
             return immediate_response(response, self._acks, first_error)
         whole: Deferred[ProduceResponse] = Deferred(self._broker.tasks)
@@ -183,7 +183,7 @@ class PendingAppends:
             try:
                 self._continue(append)
             except StorageError as error:
-                self._failed(append, error)
+                self._fail(append, error)
 
     def _continue(self, append: PendingAppend) -> None:
         """Append a batch that is valid as far as it was checked."""
@@ -193,7 +193,7 @@ class PendingAppends:
         else:
             self._validate(append._replace(unfinished=appended.unfinished))
 
-    def _failed(self, append: PendingAppend, error: StorageError) -> None:
+    def _fail(self, append: PendingAppend, error: StorageError) -> None:
         _logger.error("%s", error)
         append.answer.error_code, append.answer.base_offset = KAFKA_STORAGE_ERROR, -1
 
@@ -211,9 +211,9 @@ class PendingAppends:
                 else:
                     self._continue(append)
             except StorageError as error:
-                self._failed(append, error)
+                self._fail(append, error)
 
-    def _finished(self, response: ProduceResponse) -> Answer[Any]:
+    def _respond(self, response: ProduceResponse) -> Answer[Any]:
         answers = [answer for topic in response.responses for answer in topic.partition_responses]
         first_error = next((answer.error_code for answer in answers if answer.error_code != NONE), NONE)
         try:

@@ -152,7 +152,7 @@ class Pipeline:
         throttling = self._broker.throttling
         if throttling is None:
             return 0
-        throttle_ms = throttling.answered(envelope.api.key, context, len(envelope.frame), spent_ns)
+        throttle_ms = throttling.record_request(envelope.api.key, context, len(envelope.frame), spent_ns)
         if type(response) is EncodedRows:
             response = response.message
         if response is None or not _has_throttle_time(type(response)):

@@ -21,7 +21,7 @@ class _Remote:
         return self._registry.get(path)
 
 
-def configured(config: BrokerValues) -> Source | None:
+def source_from(config: BrokerValues) -> Source | None:
     """Return the registry that the configs of a broker name."""
     url = config.text(REGISTRY_URL)
     if not url:

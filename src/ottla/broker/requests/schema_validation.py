@@ -88,11 +88,11 @@ class SchemaValidation:
 
     async def _answer(self, query: Query) -> Found:
         """Ask until there is an answer, or the time is over."""
-        from ottla.broker.requests.schema_lookup import configured, look_up  # late: most brokers validate no schemas
+        from ottla.broker.requests.schema_lookup import look_up, source_from  # late: most brokers validate no schemas
 
         timeout_ms = self._config().integer("schema.validation.timeout.ms")
         deadline_ms = self._clock.now_ms() + timeout_ms
-        source = self.source or configured(self._config())
+        source = self.source or source_from(self._config())
         if source is None:
             return Unchecked(f"the broker has no schema registry ({schema_rules.REGISTRY_URL})", is_retriable=False)
 

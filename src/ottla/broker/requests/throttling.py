@@ -81,7 +81,7 @@ class Throttling:
         self._requests.limits = QuotaLimits(REQUEST_PERCENTAGE, quotas)
         self._mutations.limits = QuotaLimits(CONTROLLER_MUTATION_RATE, quotas)
 
-    def answered(self, api: int, context: "RequestContext", request_bytes: int, nanoseconds: int) -> int:
+    def record_request(self, api: int, context: "RequestContext", request_bytes: int, nanoseconds: int) -> int:
         """Record a served request; returns the throttle time of its connection, in ms."""
         user, client_id = _who(context)
         now = self._clock.now_ms()
@@ -100,7 +100,7 @@ class Throttling:
             for (user, client_id), rate in quota.rates(now):
                 yield resource, user, client_id, rate
 
-    def fetched(self, context: "RequestContext", response_bytes: int) -> int:
+    def record_fetch(self, context: "RequestContext", response_bytes: int) -> int:
         """Record a response with records; returns a throttle time in ms: above 0 the records must not be sent."""
         if not self._fetched.limits:
             return 0
@@ -111,7 +111,7 @@ class Throttling:
             self._fetched.take_back(user, client_id, response_bytes, now)
         return throttle_ms
 
-    def delivered(self, context: "RequestContext", response_bytes: int) -> int:
+    def record_delivery(self, context: "RequestContext", response_bytes: int) -> int:
         """Record a response whose records the client has acquired, which must be sent; returns the throttle time in ms."""
         if not self._fetched.limits:
             return 0
@@ -122,7 +122,7 @@ class Throttling:
         limit = self._fetched.limits.of(*_who(context))
         return max_bytes if limit is None else min(max_bytes, int(limit[1] * self.window_ms / 1000))
 
-    def mutated(self, context: "RequestContext", count: int, *, strict: bool) -> tuple[bool, int]:
+    def take_mutations(self, context: "RequestContext", count: int, *, strict: bool) -> tuple[bool, int]:
         """Return whether `count` partitions may be created or deleted, and a throttle time in ms."""
         user, client_id = _who(context)
         return self._mutations.take(user, client_id, count, self._clock.now_ms(), strict=strict)
@@ -141,7 +141,7 @@ class Mutations:
         """Count `count` more partitions. Raises Refused if the quota is used up already."""
         if self._throttling is None:
             return
-        allowed, throttle_ms = self._throttling.mutated(self._context, count, strict=self._strict)
+        allowed, throttle_ms = self._throttling.take_mutations(self._context, count, strict=self._strict)
         self.throttle_ms = max(self.throttle_ms, throttle_ms)
         if not allowed:
             raise Refused(THROTTLING_QUOTA_EXCEEDED, None)

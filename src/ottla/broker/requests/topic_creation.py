@@ -98,12 +98,12 @@ class TopicCreation:
                 creation.add(batch.topics.values(), _not_opened)
                 break
             if validate_only:
-                creation.add(batch.topics.values(), _changed)
+                creation.add(batch.topics.values(), _success)
                 break
             try:
                 for chunk, change in changes.create_topics(image, list(batch.topics.values()), metadata.largest_change):
                     await metadata.commit(change, partial(plans.are_distinct, [topic.name for topic in chunk]))
-                    creation.add(chunk, _changed)
+                    creation.add(chunk, _success)
             except Conflict:
                 continue
             except Refused as refused:
@@ -202,7 +202,7 @@ class Creation(NamedTuple):
             self.results.setdefault(topic.name, ChangeResult(refused.code, refused.message))
 
 
-def _changed(topic: TopicImage) -> ChangeResult:
+def _success(topic: TopicImage) -> ChangeResult:
     del topic
     return CHANGED
 

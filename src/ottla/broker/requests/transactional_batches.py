@@ -49,20 +49,20 @@ def verify_batches(request: PositionalRequest, broker: Broker) -> Answer[Codes]:
     """Verify the transactional batches, again while the transaction before is still ending; the answer has the error codes of
     the partitions to which they are not appended, or is OF_SEVERAL_PRODUCERS.
     """
-    return broker.coordination.verification.repeated(partial(_verify, request, broker), is_concurrent)
+    return broker.coordination.verification.repeat(partial(_verify, request, broker), is_concurrent)
 
 
 def _verify(request: PositionalRequest, broker: Broker) -> Answer[Codes]:
     """Verify the batches as the partitions are now."""
     version = produce_version(request.context.version)
-    unverified, codes, guards = _unverified(request, version, broker)
+    unverified, codes, guards = _find_unverified(request, version, broker)
     if unverified is None:
         return codes
     client = Client.OLD
     if version.aborts:
         client = Client.ADDS_IMPLICITLY if version.adds else Client.ABORTS
     is_enabled = broker.config.flag("transaction.partition.verification.enable")
-    answer = broker.coordination.verification.verified(unverified, client, is_enabled=is_enabled)
+    answer = broker.coordination.verification.verify(unverified, client, is_enabled=is_enabled)
     if not isinstance(answer, Deferred):
         return {**codes, **answer}
 
@@ -72,7 +72,7 @@ def _verify(request: PositionalRequest, broker: Broker) -> Answer[Codes]:
     return after(answer, complete)
 
 
-def _unverified(
+def _find_unverified(
     request: PositionalRequest, version: ProduceVersion, broker: Broker
 ) -> tuple[PartitionsOf | None, Codes, Guards]:
     """Return the partitions whose transactional batches must be verified, or None without such batches; the error codes of

@@ -30,7 +30,7 @@ class BoundListeners:
         names = {address[1]: listener.name for listener, address in reversed(self.bound)}
         return names.get(port, self.bound[0][0].name if self.bound else "PLAINTEXT")
 
-    def advertised(self, dialled: Address) -> Address:
+    def advertised_address(self, dialled: Address) -> Address:
         """Return the address of this broker for a client that connected to `dialled`: the advertised address of that listener,
         or of the first listener. Without advertised.listeners it is the name in `listeners`, which certificates are made out
         to, else `dialled` itself.

@@ -65,7 +65,7 @@ def token_validator(
         if handler.endswith(f".{_UNSECURED}"):
             return TokenValidator(UnsecuredValidator(UnsecuredSettings.of_options(module.options)))
         if handler.endswith(f".{_SIGNED}"):
-            return _signed(values, environment)
+            return _validator_of_signed(values, environment)
     except (TokenOptionError, InvalidJwtSettings, MissingPackage) as cause:
         raise InvalidConfig(str(cause)) from None
     raise InvalidConfig(
@@ -74,7 +74,7 @@ def token_validator(
     )
 
 
-def _signed(values: ListenerValues, environment: Environment) -> TokenValidator:
+def _validator_of_signed(values: ListenerValues, environment: Environment) -> TokenValidator:
     """Return the validator of signed tokens. Raises InvalidConfig, InvalidJwtSettings and MissingPackage."""
     settings = JwtSettings(
         tuple(values.items_of("sasl.oauthbearer.expected.audience")),
@@ -131,7 +131,7 @@ class _Keys:
         """Begin to fetch the keys; the timer is set again when they have arrived."""
         if not self._is_fetching:
             self._is_fetching = True
-            self._worker.run(self._fetch, self._fetched, lambda: self._fetched("internal error"))
+            self._worker.run(self._fetch, self._on_fetched, lambda: self._on_fetched("internal error"))
         return PAUSED
 
     def _fetch(self) -> "JwtValidator | str":
@@ -140,7 +140,7 @@ class _Keys:
         except (CannotFetch, InvalidKeys) as cause:
             return str(cause)
 
-    def _fetched(self, outcome: "JwtValidator | str") -> None:
+    def _on_fetched(self, outcome: "JwtValidator | str") -> None:
         self._is_fetching = False
         self._fetched_ms = self._clock.now_ms()
         if isinstance(outcome, str):

@@ -223,9 +223,9 @@ class ListenerTls:
         """Raise InvalidConfig if the listener could not go on with these configs, whose files are read (`prepare`)."""
         settings = tls_settings(values, has_sasl=self._has_sasl)
         if settings != self._loaded.settings:
-            self._check_change(self._changed(settings), values)
+            self._check_change(self._reload(settings), values)
 
-    def _changed(self, settings: TlsSettings) -> _Loaded:
+    def _reload(self, settings: TlsSettings) -> _Loaded:
         return _load(settings, self._content, serves_brokers=self._serves_brokers)
 
     def _check_change(self, loaded: _Loaded, values: ListenerValues) -> None:
@@ -256,7 +256,7 @@ class ListenerTls:
         settings = tls_settings(values, has_sasl=self._has_sasl)
         is_ignored = settings == self._unusable  # then a file of the settings in force has changed
         try:
-            loaded = self._changed(self._loaded.settings if is_ignored else settings)
+            loaded = self._reload(self._loaded.settings if is_ignored else settings)
             self._check_change(loaded, values)
         except InvalidConfig as cause:
             self._unusable = settings
@@ -285,10 +285,10 @@ class ListenerTls:
             except OSError:
                 return None  # being replaced; it is read again
 
-        self._reading.run(read, self._found, lambda: self._found(None))
+        self._reading.run(read, self._on_read, lambda: self._on_read(None))
         return PAUSED
 
-    def _found(self, files: Mapping[str, bytes] | None) -> None:
+    def _on_read(self, files: Mapping[str, bytes] | None) -> None:
         self._looking.run_in(_LOOK_MS)
         if files is not None and files != self._loaded.files and files != self._refused:
             self._refused = files

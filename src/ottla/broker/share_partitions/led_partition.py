@@ -148,7 +148,7 @@ class LedSharePartition:
         self.rings_at = NEVER
         self.turn = 0
         """Incremented when the state is loaded again: results of earlier work are ignored."""
-        self.watchers = _SharePartitionWatchers(partition, self._grown)
+        self.watchers = _SharePartitionWatchers(partition, self._on_append)
         self._state_epoch = 0
         self._queue: list[tuple[StateChange, Callable[[AcknowledgementResult], None] | None]] = []
         self._writing = False
@@ -200,7 +200,7 @@ class LedSharePartition:
         """Attempt all waiting fetches again."""
         self.watchers.wake()
 
-    def _grown(self) -> None:
+    def _on_append(self) -> None:
         """Attempt waiting fetches again after an append, while records are available."""
         for watcher in tuple(self.watchers):
             if not self._has_news():
@@ -260,7 +260,7 @@ class LedSharePartition:
                 break
         batches = [LogBatch(header.base_offset, header.last_offset) for header in headers]
         if group.isolation == READ_COMMITTED:
-            batches = _marked(log, region, offset, headers, batches)
+            batches = _mark_aborted(log, region, offset, headers, batches)
         now = self._services.now()
         acquired = state.acquire(member, offset, batches, wish, group.rules, now)
         if not acquired:
@@ -306,7 +306,7 @@ class LedSharePartition:
         if change.written:
             self.wake()
 
-    def archived(self, letters: DeadLetters, turn: int) -> None:
+    def archive(self, letters: DeadLetters, turn: int) -> None:
         """Archive records that are in the dead-letter topic, or cannot be written there."""
         if self.state is not None and turn == self.turn:
             self._write(self.state.archived(letters.first, letters.last))
@@ -345,18 +345,18 @@ class LedSharePartition:
             )
             self._writing = True
             outcome = self._services.write(request)
-            settle = partial(self._written, changes, self.turn)
+            settle = partial(self._on_written, changes, self.turn)
             if isinstance(outcome, Deferred):
-                failed = partial(self._settled, settle, StateOutcome(UNKNOWN_SERVER_ERROR))
-                outcome.then(partial(self._settled, settle), failed)
+                failed = partial(self._on_settled, settle, StateOutcome(UNKNOWN_SERVER_ERROR))
+                outcome.then(partial(self._on_settled, settle), failed)
                 return
             settle(outcome)
 
-    def _settled(self, settle: Callable[[StateOutcome], None], outcome: StateOutcome) -> None:
+    def _on_settled(self, settle: Callable[[StateOutcome], None], outcome: StateOutcome) -> None:
         settle(outcome)
         self._write_on()
 
-    def _written(
+    def _on_written(
         self,
         changes: list[tuple[StateChange, Callable[[AcknowledgementResult], None] | None]],
         turn: int,
@@ -412,7 +412,7 @@ class LedSharePartition:
                 answer(AcknowledgementResult(code, error(code).message))
 
 
-def _marked(
+def _mark_aborted(
     log: "Log", region: Region, offset: int, headers: "list[BatchHeader]", batches: list[LogBatch]
 ) -> list[LogBatch]:
     """Return `batches` with those of aborted transactions marked. Raises StorageError."""

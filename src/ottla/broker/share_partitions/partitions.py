@@ -197,7 +197,7 @@ class SharePartitions:
 
     async def _write_dead_letters(self, shared: LedSharePartition, letters: DeadLetters, turn: int) -> None:
         await self._dead_letters.write(shared.group_id, shared.partition, letters)
-        shared.archived(letters, turn)
+        shared.archive(letters, turn)
 
     # Share partitions.
 
@@ -205,7 +205,7 @@ class SharePartitions:
         """The share partition, if it is open here."""
         return self._shared.get(group_id, _NOTHING).get(place)
 
-    def opened(self, group_id: str, partition: "Partition") -> LedSharePartition:
+    def get_or_load(self, group_id: str, partition: "Partition") -> LedSharePartition:
         """The share partition, which begins to load if it was not loaded or failed."""
         of_group = self._shared.setdefault(group_id, {})
         place = partition.topic_id, partition.index
@@ -257,8 +257,8 @@ class SharePartitions:
     def join(self, member: Member, peer: Peer) -> ShareSession | None:
         """Begin a session of a member on a connection, and end it with the connection; None when there are too many."""
         session = self.sessions.begin(member, peer)
-        if session is not None and self._disconnected not in peer.closed:
-            peer.closed.append(self._disconnected)
+        if session is not None and self._on_disconnected not in peer.closed:
+            peer.closed.append(self._on_disconnected)
         return session
 
     def leave(self, member: Member) -> None:
@@ -319,7 +319,7 @@ class SharePartitions:
         """Return the share partitions that are open here."""
         return [shared for of_group in self._shared.values() for shared in of_group.values()]
 
-    def _disconnected(self, peer: Peer) -> None:
+    def _on_disconnected(self, peer: Peer) -> None:
         """End the sessions of a closed connection."""
         for session in self.sessions.disconnected(peer):
             self._release(session)

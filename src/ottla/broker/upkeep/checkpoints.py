@@ -27,22 +27,22 @@ class Checkpoints:
     def write_now(self) -> None:
         """Write the current checkpoints of every directory on the event loop, at the start of the broker."""
         writes = [(directory, directory.prepare_checkpoint()) for directory in self._directories]
-        self._written(_write_all([(directory, write) for directory, write in writes if write is not None]))
+        self._fail_directories(_write_all([(directory, write) for directory, write in writes if write is not None]))
 
     def write(self) -> Answer[None]:
         """Write the current checkpoints of every directory; a directory fails when its disk rejects the write."""
         writes = [(directory, directory.prepare_checkpoint()) for directory in self._directories]
         work = partial(_write_all, [(directory, write) for directory, write in writes if write is not None])
         if self._background is None:
-            self._written(work())
+            self._fail_directories(work())
             return None
         return self._tasks.run(self._write_in_background(self._background, work), "writing checkpoints")
 
     async def _write_in_background(self, background: Worker, work: Callable[[], _Failures]) -> None:
-        self._written(await on_worker(background, work, self._tasks))
+        self._fail_directories(await on_worker(background, work, self._tasks))
 
     @staticmethod
-    def _written(failures: _Failures) -> None:
+    def _fail_directories(failures: _Failures) -> None:
         for directory, cause in failures:
             _logger.error("cannot write the checkpoints of %s: %s", directory.path, cause)
             directory.fail(cause)

@@ -52,9 +52,9 @@ class Flusher:
             return
         self._running.add(log)
         flush = log.begin_flush()
-        self.begin(flush, partial(self._flushed, partition, log, flush))
+        self.begin(flush, partial(self._on_flushed, partition, log, flush))
 
-    def _flushed(self, partition: Partition, log: Log, flush: Flush, cause: OSError | None) -> None:
+    def _on_flushed(self, partition: Partition, log: Log, flush: Flush, cause: OSError | None) -> None:
         self._running.discard(log)
         if cause is not None:
             log.fail_flush(cause)
@@ -79,7 +79,7 @@ class Flusher:
     def begin(self, flush: Flush, done: Callable[[OSError | None], None]) -> None:
         """Run `flush`, then call `done` on the loop with the error, or None on success."""
         if self.now_ns is not None:
-            timed = partial(self._timed, done)
+            timed = partial(self._record_time, done)
             self._worker.run(
                 partial(_attempt_timed, flush, self.now_ns),
                 timed,
@@ -89,7 +89,7 @@ class Flusher:
         # A bug in a flush counts as a failure, so that no waiting request takes its batch for flushed.
         self._worker.run(partial(_attempt, flush), done, lambda: done(OSError("flush failed, the log says why")))
 
-    def _timed(self, done: Callable[[OSError | None], None], outcome: tuple[OSError | None, int]) -> None:
+    def _record_time(self, done: Callable[[OSError | None], None], outcome: tuple[OSError | None, int]) -> None:
         cause, duration_ns = outcome
         self.times.record(duration_ns)
         done(cause)

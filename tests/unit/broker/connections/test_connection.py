@@ -71,7 +71,7 @@ class Requests:
             raise response
         return response
 
-    def answered(self, api: int, context: RequestContext, size: int, spent_ns: int) -> int:
+    def record_request(self, api: int, context: RequestContext, size: int, spent_ns: int) -> int:
         """Return the throttle time after a request."""
         del api, context, size, spent_ns
         return self.throttle_ms

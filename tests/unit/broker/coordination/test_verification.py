@@ -53,7 +53,7 @@ def verify_repeatedly(outcomes: list[int], backoff_ms: int = 20, limit_ms: int =
     def verify() -> Answer[Codes]:
         return {PLACE: outcomes.pop(0) if len(outcomes) > 1 else outcomes[0]}
 
-    answer = verification.repeated(verify, is_concurrent)
+    answer = verification.repeat(verify, is_concurrent)
     delays.run()
     codes: list[Codes] = []
     if isinstance(answer, Deferred):

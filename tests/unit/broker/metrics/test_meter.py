@@ -35,7 +35,7 @@ def measure(
     weight = entry.take() if entry.is_due else 0
     if weight:
         entry.measure(request, local, remote, queued, 0, weight)
-    entry.answered(response, sender)
+    entry.count_response(response, sender)
 
 
 def exists(topic: str | bytes) -> bool:
@@ -179,7 +179,7 @@ def test_times_of_frequent_requests_are_those_of_a_sample() -> None:
         if number % 100 == 0:
             meter.sample()
         weights.append(entry.take() if entry.is_due else 0)
-        entry.answered(produced(NONE), peer)
+        entry.count_response(produced(NONE), peer)
     assert weights[:1000] == [1] * 1000
     assert set(weights[1001:]) == {0, 100}
     assert 4900 <= sum(weights) <= 5000
@@ -193,7 +193,7 @@ def test_a_rare_request_is_always_measured() -> None:
     for _ in range(1500):
         meter.sample()
         weights.append(entry.take() if entry.is_due else 0)
-        entry.answered(produced(NONE), peer)
+        entry.count_response(produced(NONE), peer)
     assert weights == [1] * 1500
 
 
@@ -203,7 +203,7 @@ def test_requests_that_wait_together_count_once() -> None:
     weights = [entry.take() for _ in range(1000)]
     for _ in range(10):
         for _ in range(1000):
-            entry.answered(produced(NONE), peer)
+            entry.count_response(produced(NONE), peer)
         for _ in range(1000):
             meter.sample()
             weights.append(entry.take() if entry.is_due else 0)
@@ -214,7 +214,7 @@ def test_responses_without_times_are_counted() -> None:
     meter, peer, request = RequestMeter(exists), Peer(), envelope(PRODUCE)
     entry = meter.of(request, peer)
     for _ in range(3):
-        entry.answered(produced(NONE, NOT_LEADER_OR_FOLLOWER), peer)
+        entry.count_response(produced(NONE, NOT_LEADER_OR_FOLLOWER), peer)
     assert meter.traffic.by_topic["t"].failed_produces == 3
     assert meter.requests.by_api["Produce"].errors_by_code == Counter({NONE: 3, NOT_LEADER_OR_FOLLOWER: 3})
 
@@ -225,9 +225,9 @@ def test_topics_are_counted_by_name_and_by_id() -> None:
     entry = meter.of(envelope(PRODUCE, 13), peer)
     row = PartitionProduceResponse(index=0, error_code=NONE, base_offset=0)
     topics = [TopicProduceResponse(topic_id=topic_id, partition_responses=[row]) for topic_id in ids]
-    entry.answered(ProduceResponse(responses=topics), peer)
-    entry.answered(produced(NONE), peer)
-    entry.answered(ProduceResponse(responses=topics[:1]), peer)
+    entry.count_response(ProduceResponse(responses=topics), peer)
+    entry.count_response(produced(NONE), peer)
+    entry.count_response(ProduceResponse(responses=topics[:1]), peer)
     assert {topic: counts.produces for topic, counts in meter.traffic.by_topic.items()} == {
         ids[0]: 3,
         ids[2]: 1,

@@ -41,7 +41,7 @@ def answer(request: Request, version: int) -> Any:
 
 @pytest.mark.parametrize("key", SERVED)
 def test_every_api_that_is_served_has_a_handler_of_its_own_class(key: int) -> None:
-    route = dispatch.registered(key)
+    route = dispatch.route_of(key)
     assert route.request_class is APIS[key].request_class()
     for version in range(SERVED[key].versions.first, SERVED[key].versions.last + 1):
         assert version in route.request_class.VERSIONS

@@ -44,7 +44,7 @@ def raise_bug(*_: Any) -> Any:
 
 
 def fail_at_first_step(monkeypatch: pytest.MonkeyPatch, key: int, _: threading.Thread) -> None:
-    route = dispatch.registered(key)
+    route = dispatch.route_of(key)
     monkeypatch.setitem(dispatch._ROUTES, key, route._replace(handler=raise_bug, is_coroutine=False))
 
 

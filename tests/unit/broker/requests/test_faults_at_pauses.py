@@ -39,7 +39,7 @@ NS_A_LOOK: Final = 20_000_000
 TOPIC: Final = 2
 MANY: Final = 1 << 20
 LITERAL, DENY, ALL = 3, 2, 2
-KEYS: Final = [key for key in SERVED if dispatch.registered(key).paths]
+KEYS: Final = [key for key in SERVED if dispatch.route_of(key).paths]
 PARTS_OF_THE_WAY: Final = (0.02, 0.6)
 Wires = Callable[[EmbeddedBroker, int], list[Wire]]
 
@@ -152,7 +152,7 @@ def name_of(fault: str, part: float) -> str:
 def request_of(broker: EmbeddedBroker, key: int, topic: str) -> Any:
     """A request for 600 unknown rows and then as many of a topic, or for the topic as the last of 601."""
     version = SERVED[key].versions[1]
-    route = dispatch.registered(key)
+    route = dispatch.route_of(key)
     path = path_in(route.request_class, route.paths, version)
     request = build_request(key, version, path, [("unknown", 600), (topic, 600 if len(path) > 1 else 1)])
     identify(request, topic, broker.broker.image.topics[topic].id)
@@ -224,7 +224,7 @@ def test_a_handler_that_uses_an_old_image_after_a_pause_fails(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    route = dispatch.registered(ALTER_PARTITION_REASSIGNMENTS)
+    route = dispatch.route_of(ALTER_PARTITION_REASSIGNMENTS)
 
     async def trusting(request: Any, broker: Broker) -> Any:
         known = [row.name for row in request.topics if row.name in broker.image.topics]
@@ -242,7 +242,7 @@ def test_a_handler_that_uses_an_old_image_after_a_pause_fails(
 def shape(key: int, answer: Any) -> int:
     """Number of the rows of a response."""
     version = SERVED[key].versions[1]
-    route = dispatch.registered(key)
+    route = dispatch.route_of(key)
     path = response_path(APIS[key].response_class(), version, path_in(route.request_class, route.paths, version))
     return count_rows(answer, path, MANY) if path and getattr(answer, path[0]) is not None else 0
 

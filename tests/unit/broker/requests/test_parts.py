@@ -102,7 +102,7 @@ FLAT: Final = ("501 rows", "a denied one first", "many with one row")
 OF_THE_BROKER: Final = ("throttle_time_ms", "log_append_time_ms", "base_offset", "last_timestamp", "port")
 OWN_IDS: Final[set[bytes]] = set()
 KEYS: Final = [
-    key for key in SERVED if (route := dispatch.registered(key)).paths and (key == FETCH or not route.is_whole)
+    key for key in SERVED if (route := dispatch.route_of(key)).paths and (key == FETCH or not route.is_whole)
 ]
 SHARE_STATES: Final = range(83, 88)
 """APIs with rows that do not depend on each other."""
@@ -279,11 +279,11 @@ def names_in(struct: Any, path: RowPath) -> list[Any]:
         pytest.param(key, shape, id=f"{APIS[key].name}: {shape}")
         for key in KEYS
         for shape in SHAPES
-        if any("." in path for path in dispatch.registered(key).paths) or shape in FLAT
+        if any("." in path for path in dispatch.route_of(key).paths) or shape in FLAT
     ],
 )
 def test_many_rows_are_answered_as_few_are(wires: tuple[Wire, Wire], key: int, shape: str) -> None:
-    route = dispatch.registered(key)
+    route = dispatch.route_of(key)
     first, last = SERVED[key].versions
     rows = SHAPES[shape]
     for version in sorted({first, last}) if shape == "a denied one first" else [last]:
@@ -312,7 +312,7 @@ class Bug(Exception):
 
 def plant(monkeypatch: pytest.MonkeyPatch, wire: Wire, key: int, failing: int) -> list[int]:
     """Let the call of a handler with this number fail; the list that is returned grows with each call."""
-    route = dispatch.registered(key)
+    route = dispatch.route_of(key)
     calls: list[int] = []
 
     def fail(request: Any, broker: Any) -> Any:
@@ -349,7 +349,7 @@ def test_a_part_that_fails_is_logged_once_and_the_rows_of_the_others_are_answere
 ) -> None:
     wire = Wire(broker.address, is_kafka=False)
     version = SERVED[key].versions[1]
-    path = path_in(dispatch.registered(key).request_class, dispatch.registered(key).paths, version)
+    path = path_in(dispatch.route_of(key).request_class, dispatch.route_of(key).paths, version)
     count = 1403 if len(path) < 3 else 460
     calls = plant(monkeypatch, wire, key, failing)
     request = build_request(key, version, path, [("unknown", count)])

@@ -21,7 +21,7 @@ from ottla.testing import EmbeddedBroker
 
 
 def test_no_part_begins_after_the_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    dispatch.registered(DESCRIBE_GROUPS)
+    dispatch.route_of(DESCRIBE_GROUPS)
     route = dispatch._ROUTES[DESCRIBE_GROUPS]
     begun: list[int] = []
     third, closed = threading.Event(), threading.Event()

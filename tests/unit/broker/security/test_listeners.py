@@ -25,23 +25,23 @@ def listeners(*advertised: Listener) -> BoundListeners:
 
 
 def test_without_advertised_listeners_clients_learn_the_address_they_know() -> None:
-    assert listeners().advertised(("10.0.0.1", 9093)) == ("10.0.0.1", 9093)
+    assert listeners().advertised_address(("10.0.0.1", 9093)) == ("10.0.0.1", 9093)
 
 
 def test_name_of_a_listener_is_advertised_with_the_port_that_is_bound() -> None:
     made = bound_listeners()
     hosts = ("localhost", "broker.example", "127.0.0.1", "::1", "fe80::1%eth0", "")
     made.bound = [(Listener(f"L{at}", host, 0, "SSL"), (host, 9092 + at)) for at, host in enumerate(hosts)]
-    sent = [made.advertised(("10.0.0.1", 9092 + at)) for at in range(len(hosts))]
+    sent = [made.advertised_address(("10.0.0.1", 9092 + at)) for at in range(len(hosts))]
     assert [host for host, _ in sent] == ["localhost", "broker.example", *["10.0.0.1"] * 4]
     assert [port for _, port in sent] == [9092 + at for at in range(len(hosts))]
 
 
 def test_the_listener_of_the_connection_decides() -> None:
     both = listeners(INSIDE._replace(host="broker.local"), OUTSIDE._replace(host="kafka.example.com", port=443))
-    assert both.advertised(("10.0.0.1", 9092)) == ("broker.local", 9092)
-    assert both.advertised(("10.0.0.1", 9093)) == ("kafka.example.com", 443)
-    assert both.advertised(("10.0.0.1", 1)) == ("broker.local", 9092)
+    assert both.advertised_address(("10.0.0.1", 9092)) == ("broker.local", 9092)
+    assert both.advertised_address(("10.0.0.1", 9093)) == ("kafka.example.com", 443)
+    assert both.advertised_address(("10.0.0.1", 1)) == ("broker.local", 9092)
     assert (both.name_of(9093), both.name_of(1)) == ("OUTSIDE", "INSIDE")
 
 

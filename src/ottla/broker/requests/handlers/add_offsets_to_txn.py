@@ -49,7 +49,7 @@ async def add_offsets_to_txn(request: AddOffsetsToTxnRequest, broker: Broker) ->
         request.transactional_id, request.producer_id, request.producer_epoch, frozenset((place,))
     )
     run = partial(broker.coordination.transactions.run, request.transactional_id, add_partitions, partitions)
-    codes = await awaitable(broker.coordination.verification.repeated(run, is_concurrent), broker.tasks)
+    codes = await awaitable(broker.coordination.verification.repeat(run, is_concurrent), broker.tasks)
     return _to_txn_response(codes[place], old=request.context.version < _FIRST_WITH_FENCED)
 
 

@@ -76,13 +76,13 @@ async def add_partitions_to_txn(request: AddPartitionsToTxnRequest, broker: Brok
         return AddPartitionsToTxnResponse(error_code=CLUSTER_AUTHORIZATION_FAILED)
     if version < _FIRST_WITH_SEVERAL:
         asked = _of_client(request)
-        codes = await awaitable(_added(asked, broker, context), broker.tasks)
+        codes = await awaitable(_add(asked, broker, context), broker.tasks)
         return _of_one(asked, codes, INVALID_PRODUCER_EPOCH if version < _FIRST_WITH_FENCED else PRODUCER_FENCED)
     begun: list[tuple[_Asked, Answer[Codes]]] = []
     for transaction in request.transactions:
         await broker.tasks.pace()
         asked = _of_broker(transaction)
-        begun.append((asked, _added(asked, broker, context)))
+        begun.append((asked, _add(asked, broker, context)))
     results = []
     for asked, answer in begun:
         await broker.tasks.pace()
@@ -117,7 +117,7 @@ def _places(topics: Sequence[tuple[str, Sequence[int]]]) -> frozenset[tuple[str,
     return frozenset((name, index) for name, indexes in topics for index in indexes)
 
 
-def _added(asked: _Asked, broker: Broker, context: RequestContext) -> Answer[Codes]:
+def _add(asked: _Asked, broker: Broker, context: RequestContext) -> Answer[Codes]:
     topics = broker.image.topics
     forbidden: frozenset[str] = frozenset()
     if asked.by_client:
@@ -137,7 +137,7 @@ def _added(asked: _Asked, broker: Broker, context: RequestContext) -> Answer[Cod
     transactional_id = asked.partitions.transactional_id
     run = partial(broker.coordination.transactions.run, transactional_id, operation, asked.partitions)
     # Brokers try again themselves; they could not add partitions of other transactions meanwhile.
-    return broker.coordination.verification.repeated(run, is_concurrent) if asked.by_client else run()
+    return broker.coordination.verification.repeat(run, is_concurrent) if asked.by_client else run()
 
 
 def _of_one(asked: _Asked, codes: Codes, fenced: int) -> AddPartitionsToTxnResponse:

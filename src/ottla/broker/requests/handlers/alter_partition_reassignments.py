@@ -82,13 +82,13 @@ async def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, broker: Broker
 ) -> AlterPartitionReassignmentsResponse:
     if not may_use_cluster(request.context, AclOperation.ALTER):
-        return _refused(request, CLUSTER_AUTHORIZATION_FAILED, error(CLUSTER_AUTHORIZATION_FAILED).message)
+        return _refuse(request, CLUSTER_AUTHORIZATION_FAILED, error(CLUSTER_AUTHORIZATION_FAILED).message)
     if not request.topics:
         return AlterPartitionReassignmentsResponse(
             error_message=""
         )  # Kafka answers the defaults, without its controller
     if request.timeout_ms <= 0:
-        return _refused(request, REQUEST_TIMED_OUT, None)
+        return _refuse(request, REQUEST_TIMED_OUT, None)
     return await _Alteration(request, broker).run()
 
 
@@ -185,8 +185,8 @@ class _Alteration:
                 _check_factor(before, len(replicas))
             state = begin_reassignment(before, replicas)
         else:
-            state = _cancelled(topic, index, rules)
-        return _completed(state, rules, image)
+            state = _cancel(topic, index, rules)
+        return _complete(state, rules, image)
 
     def _note(self, planned: _Planned) -> None:
         """Note the change of a partition."""
@@ -196,7 +196,7 @@ class _Alteration:
         _logger.debug("%s-%d is reassigned from %s to %s", topic.name, index, list(before), list(target_of(state)))
 
 
-def _refused(
+def _refuse(
     request: AlterPartitionReassignmentsRequest, code: int, text: str | None
 ) -> AlterPartitionReassignmentsResponse:
     """Refuse the whole request."""
@@ -213,7 +213,7 @@ def _refused(
     return AlterPartitionReassignmentsResponse(error_code=code, error_message=text, responses=topics)
 
 
-def _cancelled(topic: TopicImage, index: int, rules: ElectionRules) -> PartitionImage:
+def _cancel(topic: TopicImage, index: int, rules: ElectionRules) -> PartitionImage:
     """Return a partition whose reassignment is cancelled. Raises Refused."""
     before = topic.partitions[index]
     if not is_reassigned(before):
@@ -235,7 +235,7 @@ def _check_factor(before: PartitionImage, count: int) -> None:
         raise Refused(INVALID_REPLICATION_FACTOR, text)
 
 
-def _completed(state: PartitionImage, rules: ElectionRules, image: Image) -> PartitionImage:
+def _complete(state: PartitionImage, rules: ElectionRules, image: Image) -> PartitionImage:
     """Complete a reassignment that needs no new replica, unless the leader changes: elections are the controller's."""
 
     def acceptable(node: int) -> bool:

@@ -53,7 +53,7 @@ async def alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, broker: Br
     is_allowed = may_use_cluster(request.context, AclOperation.ALTER)
     for (topic, index), path in target_directories.items():
         await broker.tasks.pace()
-        code = _begun(topic, index, Path(path), broker) if is_allowed else CLUSTER_AUTHORIZATION_FAILED
+        code = _begin_move(topic, index, Path(path), broker) if is_allowed else CLUSTER_AUTHORIZATION_FAILED
         result = AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
         results.setdefault(topic, []).append(result)
     return AlterReplicaLogDirsResponse(
@@ -61,7 +61,7 @@ async def alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, broker: Br
     )
 
 
-def _begun(topic: str, index: int, path: Path, broker: Broker) -> int:
+def _begin_move(topic: str, index: int, path: Path, broker: Broker) -> int:
     """Begin the move of one partition, and return its error code."""
     if len(topic) > LONGEST_TOPIC_NAME:
         return INVALID_TOPIC_EXCEPTION

@@ -52,11 +52,11 @@ async def alter_share_group_offsets(
 ) -> AlterShareGroupOffsetsResponse:
     group_id = request.group_id
     if not serves_share_groups(broker.image.features):
-        return _refused(UNSUPPORTED_VERSION)
+        return _refuse(UNSUPPORTED_VERSION)
     if not may_use_group(request.context, AclOperation.READ, group_id):
-        return _refused(GROUP_AUTHORIZATION_FAILED)
+        return _refuse(GROUP_AUTHORIZATION_FAILED)
     if not group_id:
-        return _refused(INVALID_GROUP_ID)
+        return _refuse(INVALID_GROUP_ID)
     topics = broker.image.topics
     offsets: dict[TopicIdPartition, int] = {}
     named: dict[bytes, tuple[str, frozenset[int]]] = {}
@@ -79,16 +79,16 @@ async def alter_share_group_offsets(
         alteration = OffsetAlteration(group_id, named, names_topic)
         begun: Begun = await awaitable(broker.groups.run(group_id, begin_alteration, alteration), broker.tasks)
         if begun.error_code != NONE:
-            return _refused(begun.error_code, begun.error_message)
+            return _refuse(begun.error_code, begun.error_message)
         coordination = broker.coordination
         initialized = coordination.share_states.initialize(group_id, begun.state_epoch, offsets)
         outcomes = await awaitable(initialized, broker.tasks)
         if outcomes and (code := await awaitable(coordination.settle_shares(group_id, outcomes), broker.tasks)) != NONE:
-            return _refused(code)
+            return _refuse(code)
     return _response(request, outcomes, broker, denied)
 
 
-def _refused(code: int, message: str | None = None) -> AlterShareGroupOffsetsResponse:
+def _refuse(code: int, message: str | None = None) -> AlterShareGroupOffsetsResponse:
     return AlterShareGroupOffsetsResponse(error_code=code, error_message=message or error(code).message)
 
 

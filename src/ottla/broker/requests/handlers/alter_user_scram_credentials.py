@@ -56,7 +56,7 @@ async def alter_user_scram_credentials(
     request: AlterUserScramCredentialsRequest, broker: Broker
 ) -> AlterUserScramCredentialsResponse:
     if not may_use_cluster(request.context, AclOperation.ALTER):
-        return _denied(request)
+        return _refuse(request)
     rows = _Rows([*request.deletions, *request.upsertions])
     code, message = CHANGED
     for image in broker.metadata.attempts():
@@ -64,7 +64,9 @@ async def alter_user_scram_credentials(
         if len(rows.altered) > MOST_RECORDS:
             return await rows.response(broker.tasks, UNKNOWN_SERVER_ERROR, None, refuses_all=True)
         try:
-            for users, change in changes.set_credentials(image, rows.planned(), broker.metadata.largest_change):
+            for users, change in changes.set_credentials(
+                image, rows.pending_credentials(), broker.metadata.largest_change
+            ):
                 await broker.metadata.commit(change)
                 rows.made.update(users)
         except Conflict:
@@ -111,7 +113,7 @@ class _Rows:
             except Refused as cause:
                 self.refused[name] = cause
 
-    def planned(self) -> dict[tuple[str, int], ScramCredential | None]:
+    def pending_credentials(self) -> dict[tuple[str, int], ScramCredential | None]:
         """Return the credentials by user and mechanism that are not set yet."""
         every = ((user, mechanism, credential) for user, (mechanism, credential) in self.altered.items())
         return {(user, mechanism): new for user, mechanism, new in every if (user, mechanism) not in self.made}
@@ -139,7 +141,7 @@ def _result(user: str, code: int, message: str | None) -> AlterUserScramCredenti
     return AlterUserScramCredentialsResult(user=user, error_code=code, error_message=message)
 
 
-def _denied(request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
+def _refuse(request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
     code = CLUSTER_AUTHORIZATION_FAILED
     users = dict.fromkeys([*(row.name for row in request.deletions), *(row.name for row in request.upsertions)])
     return AlterUserScramCredentialsResponse(results=[_result(user, code, error(code).message) for user in users])

@@ -69,7 +69,7 @@ async def create_topics(request: CreateTopicsRequest, broker: Broker) -> CreateT
                 return _all_refused(request, REQUEST_TIMED_OUT, None)
             allowed.append(_new_topic(requested))
         except Refused as refused:
-            refusals[name] = _refused(name, refused.code, refused.message)
+            refusals[name] = _error_row(name, refused.code, refused.message)
     try:
         creation = await broker.topics.create_requested(
             allowed, request.context.requester, mutations, validate_only=request.validate_only
@@ -84,14 +84,14 @@ async def create_topics(request: CreateTopicsRequest, broker: Broker) -> CreateT
             results.append(refusals[name])
         elif creation.results[name].error_code != NONE:
             code, message = creation.results[name]
-            results.append(_refused(name, code, message))
+            results.append(_error_row(name, code, message))
         else:
-            results.append(_created(creation.topics[name], broker, request, described))
+            results.append(_topic_row(creation.topics[name], broker, request, described))
     return CreateTopicsResponse(throttle_time_ms=mutations.throttle_ms, topics=results)
 
 
 def _all_refused(request: CreateTopicsRequest, code: int, message: str | None) -> CreateTopicsResponse:
-    return CreateTopicsResponse(topics=[_refused(topic.name, code, message) for topic in request.topics])
+    return CreateTopicsResponse(topics=[_error_row(topic.name, code, message) for topic in request.topics])
 
 
 def _new_topic(requested: CreatableTopic) -> RequestedTopic:
@@ -104,13 +104,13 @@ def _new_topic(requested: CreatableTopic) -> RequestedTopic:
     )
 
 
-def _refused(name: str, code: int, message: str | None) -> CreatableTopicResult:
+def _error_row(name: str, code: int, message: str | None) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=name, error_code=code, error_message=message, topic_config_error_code=0, configs=[]
     )
 
 
-def _created(
+def _topic_row(
     topic: TopicImage, broker: Broker, request: CreateTopicsRequest, described: _Described
 ) -> CreatableTopicResult:
     """Return the row of a created topic.

@@ -40,26 +40,26 @@ async def delete_groups(request: DeleteGroupsRequest, broker: Broker) -> DeleteG
     denied: list[str] = []
     for name in names:
         (allowed if may_use_group(request.context, AclOperation.DELETE, name) else denied).append(name)
-    codes = await broker.tasks.every(_deleted(name, broker) for name in allowed)
+    codes = await broker.tasks.every(_delete(name, broker) for name in allowed)
     results = [DeletableGroupResult(group_id=name, error_code=code) for name, code in zip(allowed, codes, strict=True)]
     results += [DeletableGroupResult(group_id=name, error_code=GROUP_AUTHORIZATION_FAILED) for name in denied]
     return DeleteGroupsResponse(results=results)
 
 
-async def _deleted(name: str, broker: Broker) -> int:
+async def _delete(name: str, broker: Broker) -> int:
     known: KnownPartitions = await awaitable(
         broker.groups.run(name, known_partitions, ShareGroupName(name)), broker.tasks
     )
     if known.is_share_group:
         code = (await delete_share_state(broker.coordination, name, None)).code
     else:
-        code = await _deleted_description(name, broker)
+        code = await _delete_description(name, broker)
     if code != NONE:
         return code
     return await awaitable(broker.groups.run(name, listing.delete, listing.GroupName(name)), broker.tasks)
 
 
-async def _deleted_description(name: str, broker: Broker) -> int:
+async def _delete_description(name: str, broker: Broker) -> int:
     """Delete the description of a streams group's topology, where there is a plug-in for it; return an error code."""
     plugin = broker.description_plugin
     if plugin is None:

@@ -58,9 +58,9 @@ def delete_records(request: DeleteRecordsRequest, broker: Broker) -> Answer[Dele
     for topic in request.topics:
         offsets = {part.partition_index: part.offset for part in topic.partitions}
         if may_use_topic(request.context, AclOperation.DELETE, topic.name):
-            results = [_deleted(topic.name, index, offset, broker, waits) for index, offset in offsets.items()]
+            results = [_delete(topic.name, index, offset, broker, waits) for index, offset in offsets.items()]
         else:
-            results = [_failed(index, TOPIC_AUTHORIZATION_FAILED) for index in offsets]
+            results = [_error_row(index, TOPIC_AUTHORIZATION_FAILED) for index in offsets]
         if results:
             topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
     response = DeleteRecordsResponse(topics=topics)
@@ -72,35 +72,35 @@ def delete_records(request: DeleteRecordsRequest, broker: Broker) -> Answer[Dele
     return answer
 
 
-def _deleted(topic: str, index: int, offset: int, broker: Broker, waits: list[Deleted]) -> DeleteRecordsPartitionResult:
+def _delete(topic: str, index: int, offset: int, broker: Broker, waits: list[Deleted]) -> DeleteRecordsPartitionResult:
     partition = broker.replicas.leader(topic, index)
     if isinstance(partition, int):
-        return _failed(index, partition)
+        return _error_row(index, partition)
     if broker.image.topics[topic].is_internal:
-        return _failed(index, INVALID_TOPIC_EXCEPTION)
+        return _error_row(index, INVALID_TOPIC_EXCEPTION)
     config = partition.log.config
     if config.is_compacted and "delete" not in config.cleanup_policy:
-        return _failed(index, POLICY_VIOLATION)
+        return _error_row(index, POLICY_VIOLATION)
     try:
         low = partition.log.delete_records(offset)
     except OffsetNotInLog:
-        return _failed(index, OFFSET_OUT_OF_RANGE)
+        return _error_row(index, OFFSET_OUT_OF_RANGE)
     except (StorageError, OSError) as error:
         _logger.error("%s", error)
-        return _failed(index, KAFKA_STORAGE_ERROR)
+        return _error_row(index, KAFKA_STORAGE_ERROR)
     partition.wake()  # fetch sessions return the new log start offset
     result = DeleteRecordsPartitionResult(partition_index=index, low_watermark=partition.low_watermark)
     limit = low if offset == -1 else offset
     if result.low_watermark < limit:
-        waits.append(Deleted(partition, partition.leader_epoch, limit, partial(_reached, partition, result)))
+        waits.append(Deleted(partition, partition.leader_epoch, limit, partial(_fill_result, partition, result)))
     return result
 
 
-def _reached(partition: "Partition", result: DeleteRecordsPartitionResult, error_code: int) -> None:
+def _fill_result(partition: "Partition", result: DeleteRecordsPartitionResult, error_code: int) -> None:
     result.error_code = error_code
     if error_code != REQUEST_TIMED_OUT:  # it keeps the low watermark of the beginning
         result.low_watermark = partition.low_watermark if error_code == NONE else -1
 
 
-def _failed(index: int, code: int) -> DeleteRecordsPartitionResult:
+def _error_row(index: int, code: int) -> DeleteRecordsPartitionResult:
     return DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1, error_code=code)

@@ -43,11 +43,11 @@ async def delete_share_group_offsets(
     request: DeleteShareGroupOffsetsRequest, broker: Broker
 ) -> DeleteShareGroupOffsetsResponse:
     if not serves_share_groups(broker.image.features):
-        return _refused(UNSUPPORTED_VERSION)
+        return _refuse(UNSUPPORTED_VERSION)
     if not may_use_group(request.context, AclOperation.DELETE, request.group_id):
-        return _refused(GROUP_AUTHORIZATION_FAILED)
+        return _refuse(GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
-        return _refused(INVALID_GROUP_ID)
+        return _refuse(INVALID_GROUP_ID)
     allowed, denied = _split(request)
     topics = broker.image.topics
     ids = {topic.topic_name: topics[topic.topic_name].id for topic in allowed if topic.topic_name in topics}
@@ -56,9 +56,9 @@ async def delete_share_group_offsets(
         named = {topic_id: name for name, topic_id in ids.items()}
         end = await delete_share_state(broker.coordination, request.group_id, named)
     if end.error_code != NONE:
-        return _refused(end.error_code, end.error_message)
+        return _refuse(end.error_code, end.error_message)
     names = dict.fromkeys(topic.topic_name for topic in allowed)
-    rows = [_denied(topic.topic_name) for topic in denied]
+    rows = [_denial_row(topic.topic_name) for topic in denied]
     rows += [_topic(name, ids.get(name), end) for name in names]
     return DeleteShareGroupOffsetsResponse(responses=rows)
 
@@ -75,14 +75,14 @@ def _split(
     return allowed, denied
 
 
-def _denied(name: str) -> DeleteShareGroupOffsetsResponseTopic:
+def _denial_row(name: str) -> DeleteShareGroupOffsetsResponseTopic:
     code = TOPIC_AUTHORIZATION_FAILED
     return DeleteShareGroupOffsetsResponseTopic(
         topic_name=name, topic_id=bytes(16), error_code=code, error_message=error(code).message
     )
 
 
-def _refused(code: int, message: str | None = None) -> DeleteShareGroupOffsetsResponse:
+def _refuse(code: int, message: str | None = None) -> DeleteShareGroupOffsetsResponse:
     return DeleteShareGroupOffsetsResponse(error_code=code, error_message=message or error(code).message)
 
 

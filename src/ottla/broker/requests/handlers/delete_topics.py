@@ -61,11 +61,11 @@ async def delete_topics(request: DeleteTopicsRequest, broker: Broker) -> DeleteT
     states = request.topics if by_state else [DeleteTopicState(name=name) for name in request.topic_names]
     if not broker.config.flag("delete.topic.enable"):
         code = TOPIC_DELETION_DISABLED if request.context.version >= 3 else INVALID_REQUEST
-        return DeleteTopicsResponse(responses=[_failed(state, code) for state in states])
+        return DeleteTopicsResponse(responses=[_error_row(state, code) for state in states])
     deletions = _Deletions(request, states, broker)
     for image in broker.metadata.attempts():
         if not await deletions.plan(image):
-            return _timed_out(states)
+            return _timeout_response(states)
         try:
             chunks = changes.delete_topics(image, deletions.planned, broker.metadata.largest_change)
             for topics, change in chunks:
@@ -105,13 +105,13 @@ class _Deletions:
     async def plan(self, image: Image) -> bool:
         """Plan what is still open on an image; False if the request has no time for it."""
         self._rows, self.planned = [], []
-        named = {topic.id for name in self._names if (topic := self._named(name, image)) is not None}
+        named = {topic.id for name in self._names if (topic := self._topic_of(name, image)) is not None}
         for state in self._states.values():
             await self._tasks.pace()
             if state.name is None:
                 topic = self._deleted.get(state.topic_id) or image.topics_by_id.get(state.topic_id)
             else:
-                topic = self._named(state.name, image)
+                topic = self._topic_of(state.name, image)
             if topic is not None and state.name is not None and state.topic_id == ZERO_UUID and topic.id in self._ids:
                 continue  # the row that names its id is the one that fails
             refusal = _refusal(state, self._names, self._ids, named)
@@ -120,18 +120,18 @@ class _Deletions:
             self._rows.append(self._row(state, topic, refusal))
         return True
 
-    def _named(self, name: str, image: Image) -> TopicImage | None:
+    def _topic_of(self, name: str, image: Image) -> TopicImage | None:
         """Return the topic of a name: the one that was deleted, even if there is a new one."""
         return self._deleted_by_name.get(name) or image.topics.get(name)
 
     def _row(self, state: DeleteTopicState, topic: TopicImage | None, refusal: str | None) -> DeletableTopicResult:
         if refusal is not None:
-            return _failed(state, INVALID_REQUEST, refusal)
-        denied = None if self._may_delete_all else _denied(state, topic, self._context)
+            return _error_row(state, INVALID_REQUEST, refusal)
+        denied = None if self._may_delete_all else _denial_row(state, topic, self._context)
         if denied is not None:
             return denied
         if topic is None:
-            return _failed(state, UNKNOWN_TOPIC_ID if state.name is None else UNKNOWN_TOPIC_OR_PARTITION)
+            return _error_row(state, UNKNOWN_TOPIC_ID if state.name is None else UNKNOWN_TOPIC_OR_PARTITION)
         row = DeletableTopicResult(name=topic.name, topic_id=topic.id)
         if topic.id in self._deleted:
             return row
@@ -163,7 +163,7 @@ class _Deletions:
         return DeleteTopicsResponse(throttle_time_ms=self._mutations.throttle_ms, responses=self._rows)
 
 
-def _timed_out(states: Sequence[DeleteTopicState]) -> DeleteTopicsResponse:
+def _timeout_response(states: Sequence[DeleteTopicState]) -> DeleteTopicsResponse:
     rows = [
         DeletableTopicResult(name=state.name, topic_id=state.topic_id, error_code=REQUEST_TIMED_OUT, error_message=None)
         for state in states
@@ -171,7 +171,9 @@ def _timed_out(states: Sequence[DeleteTopicState]) -> DeleteTopicsResponse:
     return DeleteTopicsResponse(responses=rows)
 
 
-def _denied(state: DeleteTopicState, topic: TopicImage | None, context: RequestContext) -> DeletableTopicResult | None:
+def _denial_row(
+    state: DeleteTopicState, topic: TopicImage | None, context: RequestContext
+) -> DeletableTopicResult | None:
     """Return the row of a topic that the sender may not delete."""
     name = state.name if topic is None else topic.name
     if name is None:
@@ -181,7 +183,7 @@ def _denied(state: DeleteTopicState, topic: TopicImage | None, context: RequestC
         return None  # who may describe it learns that it is missing, and needs no DELETE for that
     if may_describe and may_use_topic(context, AclOperation.DELETE, name):
         return None
-    row = _failed(state, TOPIC_AUTHORIZATION_FAILED)
+    row = _error_row(state, TOPIC_AUTHORIZATION_FAILED)
     if may_describe:
         row.name = name
     return row
@@ -208,7 +210,7 @@ def _refusal(state: DeleteTopicState, names: Counter[str], ids: Counter[bytes], 
     return None
 
 
-def _failed(state: DeleteTopicState, code: int, text: str | None = None) -> DeletableTopicResult:
+def _error_row(state: DeleteTopicState, code: int, text: str | None = None) -> DeletableTopicResult:
     return DeletableTopicResult(
         name=state.name, topic_id=state.topic_id, error_code=code, error_message=text or error(code).message
     )

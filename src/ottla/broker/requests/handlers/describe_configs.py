@@ -68,7 +68,7 @@ async def describe_configs(request: DescribeConfigsRequest, broker: Broker) -> D
             denied.append(_result(resource, code, error(code).message, []))
             continue
         try:
-            described = list(_described(resource, broker))
+            described = list(_describe(resource, broker))
         except Refused as refused:
             results.append(_result(resource, refused.code, refused.message or "", []))
             continue
@@ -78,7 +78,7 @@ async def describe_configs(request: DescribeConfigsRequest, broker: Broker) -> D
     return DescribeConfigsResponse(results=results + denied)
 
 
-def _described(resource: DescribeConfigsResource, broker: Broker) -> Iterable[Described]:
+def _describe(resource: DescribeConfigsResource, broker: Broker) -> Iterable[Described]:
     """Return the configs of a resource. Raises Refused."""
     name = resource.resource_name
     match resource.resource_type:

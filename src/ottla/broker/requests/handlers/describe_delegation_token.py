@@ -53,11 +53,11 @@ def describe_delegation_token(
     secret = state.secret or b""
     return DescribeDelegationTokenResponse(
         error_code=code,
-        tokens=[_described(token, token_hmac(secret, token.token_id), context.version) for token in tokens],
+        tokens=[_describe(token, token_hmac(secret, token.token_id), context.version) for token in tokens],
     )
 
 
-def _described(token: DelegationToken, hmac: bytes, version: int) -> DescribedDelegationToken:
+def _describe(token: DelegationToken, hmac: bytes, version: int) -> DescribedDelegationToken:
     owner_type, _, owner_name = token.owner.partition(":")
     requester = token.requester if version >= _FIRST_WITH_REQUESTER else ""
     requester_type, _, requester_name = requester.partition(":")

@@ -43,11 +43,11 @@ async def describe_log_dirs(request: DescribeLogDirsRequest, broker: Broker) -> 
             for index in named.partitions:
                 await broker.tasks.pace()
                 asked.add((named.topic, index))
-    results = [_failed(path) for path in broker.replicas.missing]
+    results = [_error_row(path) for path in broker.replicas.missing]
     for directory in broker.replicas.directories:
         topics: dict[str, list[DescribeLogDirsPartition]] = {}
         if directory.offline is not None:
-            results.append(_failed(directory.path))
+            results.append(_error_row(directory.path))
             continue
         for (topic, index), log in list(directory.logs().items()):
             await broker.tasks.pace()
@@ -73,5 +73,5 @@ async def describe_log_dirs(request: DescribeLogDirsRequest, broker: Broker) -> 
     return DescribeLogDirsResponse(results=results)
 
 
-def _failed(path: Path) -> DescribeLogDirsResult:
+def _error_row(path: Path) -> DescribeLogDirsResult:
     return DescribeLogDirsResult(error_code=KAFKA_STORAGE_ERROR, log_dir=str(path.absolute()))

@@ -43,14 +43,14 @@ async def describe_producers(request: DescribeProducersRequest, broker: Broker) 
         partitions = [
             PartitionResponse(partition_index=index, error_code=code, error_message=message)
             if code != NONE
-            else _described(topic.name, index, broker)
+            else _describe(topic.name, index, broker)
             for index in topic.partition_indexes
         ]
         topics.append(TopicResponse(name=topic.name, partitions=partitions))
     return DescribeProducersResponse(topics=topics)
 
 
-def _described(topic: str, index: int, broker: Broker) -> PartitionResponse:
+def _describe(topic: str, index: int, broker: Broker) -> PartitionResponse:
     partition = broker.replicas.find(topic, index)
     if partition is None:
         return PartitionResponse(partition_index=index, error_code=broker.replicas.absence(topic, index))

@@ -64,11 +64,11 @@ async def describe_share_group_offsets(
             for group in request.groups
         ]
         return DescribeShareGroupOffsetsResponse(groups=refused)
-    groups = await broker.tasks.every(_described(group, broker, request.context) for group in request.groups)
+    groups = await broker.tasks.every(_describe(group, broker, request.context) for group in request.groups)
     return DescribeShareGroupOffsetsResponse(groups=groups)
 
 
-async def _described(
+async def _describe(
     group: DescribeShareGroupOffsetsRequestGroup, broker: Broker, context: RequestContext
 ) -> DescribeShareGroupOffsetsResponseGroup:
     group_id = group.group_id
@@ -79,27 +79,27 @@ async def _described(
         asked = broker.groups.run(group_id, known_partitions, ShareGroupName(group_id))
         known: KnownPartitions = await awaitable(asked, broker.tasks)
         if known.error_code != NONE:
-            return _failed(group_id, known.error_code)
+            return _error_row(group_id, known.error_code)
         names = (
             (name, sorted(partitions))
             for name, partitions in known.initialized.values()
             if may_use_topic(context, AclOperation.DESCRIBE, name, is_logged=False)
         )
-        return await _summarized(group_id, names, broker)
+        return await _summarize(group_id, names, broker)
     if group.topics and not group_id:
-        return _failed(group_id, INVALID_GROUP_ID)
+        return _error_row(group_id, INVALID_GROUP_ID)
     allowed, denied = [], []
     for topic in group.topics:
         if may_use_topic(context, AclOperation.DESCRIBE, topic.topic_name):
             allowed.append((topic.topic_name, topic.partitions))
         else:
-            denied.append(_denied(topic))
-    described = await _summarized(group_id, allowed, broker)
+            denied.append(_denial_row(topic))
+    described = await _summarize(group_id, allowed, broker)
     described.topics += denied
     return described
 
 
-def _denied(topic: DescribeShareGroupOffsetsRequestTopic) -> DescribeShareGroupOffsetsResponseTopic:
+def _denial_row(topic: DescribeShareGroupOffsetsRequestTopic) -> DescribeShareGroupOffsetsResponseTopic:
     code = TOPIC_AUTHORIZATION_FAILED
     partitions = [
         DescribeShareGroupOffsetsResponsePartition(
@@ -112,11 +112,11 @@ def _denied(topic: DescribeShareGroupOffsetsRequestTopic) -> DescribeShareGroupO
     )
 
 
-def _failed(group_id: str, code: int) -> DescribeShareGroupOffsetsResponseGroup:
+def _error_row(group_id: str, code: int) -> DescribeShareGroupOffsetsResponseGroup:
     return DescribeShareGroupOffsetsResponseGroup(group_id=group_id, error_code=code, error_message=error(code).message)
 
 
-async def _summarized(
+async def _summarize(
     group_id: str, topics: Iterable[tuple[str, Iterable[int]]], broker: Broker
 ) -> DescribeShareGroupOffsetsResponseGroup:
     """Return the group's state in each of these partitions, which are named by topic and index."""

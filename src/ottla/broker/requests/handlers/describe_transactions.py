@@ -35,12 +35,12 @@ from ottla.tasks.deferred import Answer
 def describe_transactions(request: DescribeTransactionsRequest, broker: Broker) -> Answer[DescribeTransactionsResponse]:
     return DescribeTransactionsResponse(
         transaction_states=[
-            _described(transactional_id, broker, request.context) for transactional_id in request.transactional_ids
+            _describe(transactional_id, broker, request.context) for transactional_id in request.transactional_ids
         ]
     )
 
 
-def _described(transactional_id: str, broker: Broker, context: RequestContext) -> TransactionState:
+def _describe(transactional_id: str, broker: Broker, context: RequestContext) -> TransactionState:
     if not may_use_transactional_id(context, AclOperation.DESCRIBE, transactional_id):
         code = TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         return TransactionState(error_code=code, transactional_id=transactional_id)

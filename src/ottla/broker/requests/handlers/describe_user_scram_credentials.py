@@ -33,7 +33,7 @@ async def describe_user_scram_credentials(
     request: DescribeUserScramCredentialsRequest, broker: Broker
 ) -> DescribeUserScramCredentialsResponse:
     if not may_use_cluster(request.context, AclOperation.DESCRIBE):
-        return _denied(request)
+        return _refuse(request)
     known: dict[str, list[CredentialInfo]] = {}
     for (user, mechanism), credential in sorted(broker.image.credentials.items()):
         await broker.tasks.pace()
@@ -57,7 +57,7 @@ async def describe_user_scram_credentials(
     return DescribeUserScramCredentialsResponse(error_message="", results=results)
 
 
-def _denied(request: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
+def _refuse(request: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
     code = CLUSTER_AUTHORIZATION_FAILED
     rows = [
         DescribeUserScramCredentialsResult(user="", error_code=code, error_message=None) for _ in request.users or ()

@@ -66,9 +66,9 @@ class _Election(NamedTuple):
 @handles(ElectLeadersRequest, rows="topic_partitions.partitions", is_whole=True)
 async def elect_leaders(request: ElectLeadersRequest, broker: Broker) -> ElectLeadersResponse:
     if not may_use_cluster(request.context, AclOperation.ALTER):
-        return _refused(request, CLUSTER_AUTHORIZATION_FAILED, error(CLUSTER_AUTHORIZATION_FAILED).message)
+        return _refuse(request, CLUSTER_AUTHORIZATION_FAILED, error(CLUSTER_AUTHORIZATION_FAILED).message)
     if request.timeout_ms <= 0 and request.topic_partitions != []:
-        return _refused(request, REQUEST_TIMED_OUT, None)
+        return _refuse(request, REQUEST_TIMED_OUT, None)
     if request.topic_partitions is None and request.election_type not in _ELECTION_TYPES:
         return ElectLeadersResponse(error_code=INVALID_REQUEST)
     elections = _Elections(request, broker)
@@ -88,7 +88,7 @@ async def elect_leaders(request: ElectLeadersRequest, broker: Broker) -> ElectLe
     return elections.response(None)
 
 
-def _refused(request: ElectLeadersRequest, code: int, text: str | None) -> ElectLeadersResponse:
+def _refuse(request: ElectLeadersRequest, code: int, text: str | None) -> ElectLeadersResponse:
     """Refuse the whole request."""
     results = [
         ReplicaElectionResult(
@@ -117,7 +117,7 @@ class _Elections:
     async def plan(self, image: Image, tasks: Scheduler) -> list[changes.PlacedState]:
         """Plan the elections that are still open on an image; return the new states of partitions."""
         self._image = image
-        self._elections = await self._planned(tasks)
+        self._elections = await self._plan(tasks)
         return [
             (image.topics[name], index, election.state)
             for (name, index), election in self._elections.items()
@@ -148,7 +148,7 @@ class _Elections:
             return list(topics)
         return [topic.topic for topic in self._request.topic_partitions]
 
-    async def _planned(self, tasks: Scheduler) -> dict[_Place, _Election]:
+    async def _plan(self, tasks: Scheduler) -> dict[_Place, _Election]:
         """Plan the elections, by topic and partition."""
         topics = self._image.topics
         if self._request.topic_partitions is None:

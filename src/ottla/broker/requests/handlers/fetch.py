@@ -76,7 +76,7 @@ def fetch(request: PositionalRequest, broker: Broker) -> Answer[FetchResponse]:
         answer = response
     else:
         delayed = DelayedAnswer(
-            opened.attempt, opened.watched(), broker.tasks, opened.expired(), is_deferred=is_deferred
+            opened.attempt, opened.watched(), broker.tasks, opened.expiry_counter(), is_deferred=is_deferred
         )
         answer = delayed.begin(broker.timeouts, fields.max_wait_ms)
-    return answer if opened.has_batches else after(answer, opened.converted)
+    return answer if opened.has_batches else after(answer, opened.convert)

@@ -94,24 +94,24 @@ def _look_up(request: ListOffsetsRequest, broker: Broker, response: ListOffsetsR
                 leader_only=request.replica_id != DEBUGGING_REPLICA,
             )
             if not sensible:
-                answer = _failed(requested, UNKNOWN_SERVER_ERROR)
+                answer = _error_row(requested, UNKNOWN_SERVER_ERROR)
             elif not is_allowed:
-                denied.setdefault(topic.name, []).append(_failed(requested, TOPIC_AUTHORIZATION_FAILED))
+                denied.setdefault(topic.name, []).append(_error_row(requested, TOPIC_AUTHORIZATION_FAILED))
                 continue
             elif version > 0 and asked[place] > 1:
-                answer = _failed(requested, INVALID_REQUEST)
+                answer = _error_row(requested, INVALID_REQUEST)
                 asked[place] = 0
             elif version > 0 and asked[place] == 0:
                 continue  # the duplicate has its one error row already
             elif version > 0 and not _is_known(requested.timestamp, version):
-                answer = _failed(requested, UNSUPPORTED_VERSION)
+                answer = _error_row(requested, UNSUPPORTED_VERSION)
             elif isinstance(partition, int):
-                answer = _failed(requested, partition)
+                answer = _error_row(requested, partition)
             elif version == 0:
                 answer = _old_style(requested, partition)
             else:
                 reader = _Reader(request.replica_id, version, committed)
-                answer = yield from _found(requested, partition, reader)
+                answer = yield from _find(requested, partition, reader)
             rows.setdefault(topic.name, []).append(answer)
     response.topics = [
         ListOffsetsTopicResponse(name=name, partitions=answers) for name, answers in (*rows.items(), *denied.items())
@@ -144,16 +144,16 @@ class _Reader(NamedTuple):
         return partition.log.high_watermark < leadership.epoch_start
 
 
-def _found(
+def _find(
     requested: ListOffsetsPartition, partition: "Partition", reader: _Reader
 ) -> Generator[None, None, ListOffsetsPartitionResponse]:
     try:
         position = yield from _position(requested.timestamp, partition, reader)
     except StorageError as cause:
         partition.log_damage(cause)
-        return _failed(requested, cause.code)
+        return _error_row(requested, cause.code)
     if position is None:
-        return _failed(requested, OFFSET_NOT_AVAILABLE if reader.version >= 5 else LEADER_NOT_AVAILABLE)
+        return _error_row(requested, OFFSET_NOT_AVAILABLE if reader.version >= 5 else LEADER_NOT_AVAILABLE)
     timestamp, offset, leader_epoch = position
     return ListOffsetsPartitionResponse(
         partition_index=requested.partition_index,
@@ -185,12 +185,12 @@ def _position(
 def _old_style(requested: ListOffsetsPartition, partition: "Partition") -> ListOffsetsPartitionResponse:
     """Return the row of version 0: base offsets of segments last written before the timestamp, newest first."""
     if requested.max_num_offsets < 0:
-        return _failed(requested, UNKNOWN_SERVER_ERROR)
+        return _error_row(requested, UNKNOWN_SERVER_ERROR)
     offsets = reading.offsets_before(partition.log, requested.timestamp)
     return ListOffsetsPartitionResponse(
         partition_index=requested.partition_index, old_style_offsets=offsets[: requested.max_num_offsets]
     )
 
 
-def _failed(requested: ListOffsetsPartition, code: int) -> ListOffsetsPartitionResponse:
+def _error_row(requested: ListOffsetsPartition, code: int) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(partition_index=requested.partition_index, error_code=code)

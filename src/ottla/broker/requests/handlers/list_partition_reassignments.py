@@ -30,7 +30,7 @@ async def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, broker: Broker
 ) -> ListPartitionReassignmentsResponse:
     if not may_use_cluster(request.context, AclOperation.DESCRIBE):
-        return _denied(request)
+        return _refuse(request)
     topics = broker.image.topics
     listed = []
     if request.topics is None:
@@ -47,7 +47,7 @@ async def list_partition_reassignments(
     )
 
 
-def _denied(request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
+def _refuse(request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
     """Return the error, with the requested partitions without replicas, as Kafka does."""
     code = CLUSTER_AUTHORIZATION_FAILED
     rows = [

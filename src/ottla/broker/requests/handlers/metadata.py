@@ -39,7 +39,7 @@ from typing import Final
 
 from ottla.broker.broker import Broker
 from ottla.broker.requests.dispatch import handles
-from ottla.broker.requests.parts import paced
+from ottla.broker.requests.parts import run_paced
 from ottla.broker.requests.throttling import Mutations
 from ottla.broker.security.permission import may_use_cluster, may_use_topic
 from ottla.metadata.image import INTERNAL_TOPICS, NO_LEADER, TopicImage
@@ -106,9 +106,9 @@ async def metadata(request: MetadataRequest, broker: Broker) -> MetadataResponse
     missing: list[str] = []
     for requested in asked:
         await broker.tasks.pace()
-        topics.append(_asked_for(requested, request, broker, missing, by_id=by_id))
+        topics.append(_row_of(requested, request, broker, missing, by_id=by_id))
     if request.context.authorizer is not None:
-        topics = _denied_last(topics)
+        topics = _sort_denied_last(topics)
     if request.include_topic_authorized_operations:
         await _add_operations(topics, request, broker)
     response = _response(request, broker, topics)
@@ -151,13 +151,13 @@ async def _all_topics(request: MetadataRequest, broker: Broker) -> MetadataRespo
     for topic in broker.image.topics.values():
         await broker.tasks.pace()
         if may_use_topic(context, AclOperation.DESCRIBE, topic.name, is_logged=False):
-            topics.append(_described(topic, broker, context))
+            topics.append(_describe(topic, broker, context))
     if request.include_topic_authorized_operations:
         await _add_operations(topics, request, broker)
     response = _response(request, broker, topics)
     if key is None or key != _key_of(request, broker):  # something has changed in a pause
         return response
-    rows = await paced(encode_in_parts(response, context.version, ("topics", "partitions")), broker.tasks)
+    rows = await run_paced(encode_in_parts(response, context.version, ("topics", "partitions")), broker.tasks)
     encoded = EncodedResponse(b"".join(rows.pieces()), rows.errors)
     broker.encoded_metadata = key, encoded
     return encoded
@@ -224,7 +224,7 @@ def _invalid(asked: Sequence[MetadataRequestTopic], code: int) -> MetadataRespon
     return MetadataResponse(brokers=[], cluster_id=None, controller_id=-1, topics=topics, error_code=code)
 
 
-def _asked_for(
+def _row_of(
     requested: MetadataRequestTopic, request: MetadataRequest, broker: Broker, missing: list[str], *, by_id: bool
 ) -> MetadataResponseTopic:
     """Return the row of a topic; its name is added to `missing` if the topic is to be created."""
@@ -235,7 +235,7 @@ def _asked_for(
             return MetadataResponseTopic(error_code=UNKNOWN_TOPIC_ID, name=None, topic_id=requested.topic_id)
         if not may_use_topic(request.context, AclOperation.DESCRIBE, topic.name):
             return MetadataResponseTopic(error_code=TOPIC_AUTHORIZATION_FAILED, name=None, topic_id=requested.topic_id)
-        return _described(topic, broker, request.context)
+        return _describe(topic, broker, request.context)
     is_internal = requested.name in INTERNAL_TOPICS
     if not may_use_topic(request.context, AclOperation.DESCRIBE, requested.name):
         return MetadataResponseTopic(
@@ -243,7 +243,7 @@ def _asked_for(
         )
     topic = image.topics.get(requested.name)
     if topic is not None:
-        return _described(topic, broker, request.context)
+        return _describe(topic, broker, request.context)
     error_code = UNKNOWN_TOPIC_OR_PARTITION
     try:
         check_name(requested.name)
@@ -266,11 +266,11 @@ def _may_create(name: str, context: RequestContext) -> bool:
     return may_use_topic(context, AclOperation.CREATE, name)
 
 
-def _denied_last(topics: list[MetadataResponseTopic]) -> list[MetadataResponseTopic]:
+def _sort_denied_last(topics: list[MetadataResponseTopic]) -> list[MetadataResponseTopic]:
     return sorted(topics, key=lambda topic: topic.error_code == TOPIC_AUTHORIZATION_FAILED)
 
 
-def _described(topic: TopicImage, broker: Broker, context: RequestContext) -> MetadataResponseTopic:
+def _describe(topic: TopicImage, broker: Broker, context: RequestContext) -> MetadataResponseTopic:
     version = context.version
     reachable = broker.reachable(context)
     partitions = []

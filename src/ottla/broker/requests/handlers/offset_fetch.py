@@ -65,20 +65,20 @@ async def offset_fetch(request: OffsetFetchRequest, broker: Broker) -> OffsetFet
         await awaitable(broker.topics.provide_internal(OFFSETS_TOPIC), broker.tasks)
     if version < _FIRST_WITH_GROUPS:
         group = OffsetFetchRequestGroup(group_id=request.group_id, topics=_as_topics(request))
-        return _single(request, await _fetched(group, request, broker))
+        return _single(request, await _fetch(group, request, broker))
     image = broker.image
     asked = [group.topics for group in request.groups]
     by_id = version >= _FIRST_WITH_TOPIC_IDS
     if by_id:
         for group in request.groups:
-            group.topics = _named(group.topics, image)
-    groups = await broker.tasks.every([_fetched(group, request, broker) for group in request.groups])
+            group.topics = _fill_in_names(group.topics, image)
+    groups = await broker.tasks.every([_fetch(group, request, broker) for group in request.groups])
     if by_id:
         groups = [_with_ids(group, topics, image) for group, topics in zip(groups, asked, strict=True)]
     return OffsetFetchResponse(groups=groups)
 
 
-async def _fetched(
+async def _fetch(
     group: OffsetFetchRequestGroup, request: OffsetFetchRequest, broker: Broker
 ) -> OffsetFetchResponseGroup:
     context = request.context
@@ -95,7 +95,7 @@ async def _fetched(
             for topic in fetched.topics
             if may_use_topic(context, AclOperation.DESCRIBE, topic.name, is_logged=False)
         ]
-        fetched.topics += [_failed(topic, TOPIC_AUTHORIZATION_FAILED) for topic in denied]
+        fetched.topics += [_error_row(topic, TOPIC_AUTHORIZATION_FAILED) for topic in denied]
     return fetched
 
 
@@ -152,7 +152,9 @@ def _single(request: OffsetFetchRequest, group: OffsetFetchResponseGroup) -> Off
     return OffsetFetchResponse(topics=topics, error_code=group.error_code)
 
 
-def _named(topics: list[OffsetFetchRequestTopics] | None, image: "Image") -> list[OffsetFetchRequestTopics] | None:
+def _fill_in_names(
+    topics: list[OffsetFetchRequestTopics] | None, image: "Image"
+) -> list[OffsetFetchRequestTopics] | None:
     """Return the requested topics that exist, with their names filled in."""
     if topics is None:
         return None
@@ -176,11 +178,11 @@ def _with_ids(
         for topic in group.topics:
             topic.topic_id = image.topics[topic.name].id
         return group
-    group.topics += [_failed(topic, UNKNOWN_TOPIC_ID) for topic in asked if not topic.name]
+    group.topics += [_error_row(topic, UNKNOWN_TOPIC_ID) for topic in asked if not topic.name]
     return group
 
 
-def _failed(topic: OffsetFetchRequestTopics, code: int) -> OffsetFetchResponseTopics:
+def _error_row(topic: OffsetFetchRequestTopics, code: int) -> OffsetFetchResponseTopics:
     partitions = [
         OffsetFetchResponsePartitions(
             partition_index=index, committed_offset=offsets.NO_OFFSET, metadata="", error_code=code

@@ -50,10 +50,10 @@ def offset_for_leader_epoch(
         )
         for topic in allowed
     ]
-    return OffsetForLeaderEpochResponse(topics=topics + [_denied(topic) for topic in denied])
+    return OffsetForLeaderEpochResponse(topics=topics + [_denial_row(topic) for topic in denied])
 
 
-def _denied(topic: OffsetForLeaderTopic) -> OffsetForLeaderTopicResult:
+def _denial_row(topic: OffsetForLeaderTopic) -> OffsetForLeaderTopicResult:
     partitions = [
         EpochEndOffset(partition=partition.partition, error_code=TOPIC_AUTHORIZATION_FAILED)
         for partition in topic.partitions

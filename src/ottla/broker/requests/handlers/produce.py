@@ -127,7 +127,7 @@ def _split(request: PositionalRequest, broker: Broker) -> tuple[list[Any], list[
     if has_transactional(request) and (
         transactional_id is None or not may_use_transactional_id(context, AclOperation.WRITE, transactional_id)
     ):
-        return [], [_denied(topic, TRANSACTIONAL_ID_AUTHORIZATION_FAILED) for topic in fields.topic_data]
+        return [], [_refuse_topic(topic, TRANSACTIONAL_ID_AUTHORIZATION_FAILED) for topic in fields.topic_data]
     by_id = produce_version(context.version).by_id
     allowed, denied = [], []
     for topic in fields.topic_data:
@@ -136,11 +136,11 @@ def _split(request: PositionalRequest, broker: Broker) -> tuple[list[Any], list[
         if (by_id and known is None) or may_use_topic(context, AclOperation.WRITE, name):
             allowed.append(topic)
         else:
-            denied.append(_denied(topic, TOPIC_AUTHORIZATION_FAILED))
+            denied.append(_refuse_topic(topic, TOPIC_AUTHORIZATION_FAILED))
     return allowed, denied
 
 
-def _denied(topic: Any, code: int, message: str | None = None) -> TopicProduceResponse:
+def _refuse_topic(topic: Any, code: int, message: str | None = None) -> TopicProduceResponse:
     rows = [
         PartitionProduceResponse(index=data.index, error_code=code, base_offset=-1, error_message=message)
         for data in topic.partition_data
@@ -148,9 +148,9 @@ def _denied(topic: Any, code: int, message: str | None = None) -> TopicProduceRe
     return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows)
 
 
-def _refused(request: PositionalRequest, code: int, message: str | None = None) -> ProduceResponse | None:
+def _refuse(request: PositionalRequest, code: int, message: str | None = None) -> ProduceResponse | None:
     """Refuse the whole request."""
-    rows = [_denied(topic, code, message) for topic in request.fields.topic_data]
+    rows = [_refuse_topic(topic, code, message) for topic in request.fields.topic_data]
     return immediate_response(ProduceResponse(responses=rows), request.fields.acks, code)
 
 
@@ -159,7 +159,7 @@ def _verify_and_append(request: PositionalRequest, broker: Broker) -> Answer[Pro
     acks = request.fields.acks
     if request.fields.transactional_id is None:
         if has_transactional(request):
-            return _refused(request, TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            return _refuse(request, TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         return _append_all(request, broker, _NO_CODES)
     verified = verify_batches(request, broker)
     if not isinstance(verified, Deferred):
@@ -178,7 +178,7 @@ def _verify_and_append(request: PositionalRequest, broker: Broker) -> Answer[Pro
 
 def _append_verified(request: PositionalRequest, broker: Broker, codes: Codes) -> Answer[ProduceResponse] | None:
     if codes is OF_SEVERAL_PRODUCERS:
-        return _refused(request, INVALID_PRODUCER_ID_MAPPING, _SEVERAL_PRODUCERS)
+        return _refuse(request, INVALID_PRODUCER_ID_MAPPING, _SEVERAL_PRODUCERS)
     return _append_all(request, broker, codes)
 
 
@@ -199,15 +199,15 @@ def _append_all(request: PositionalRequest, broker: Broker, codes: Codes) -> Ans
         for data in topic.partition_data:
             partition = find(topic.topic_id if version.by_id else topic.name, data.index)
             if isinstance(partition, int):
-                row = _refused_row(request, data, partition)
+                row = _refuse_batch(request, data, partition)
             elif (code := codes.get((partition.topic, data.index), NONE)) != NONE:
                 row = _not_verified(request, data, code)
             elif not has_valid_acks:
-                row = _refused_row(request, data, INVALID_REQUIRED_ACKS)
+                row = _refuse_batch(request, data, INVALID_REQUIRED_ACKS)
             elif partition.topic in INTERNAL_TOPICS and request.context.client_id != _WRITER_OF_INTERNAL_TOPICS:
-                row = _refused_row(request, data, INVALID_TOPIC_EXCEPTION)
+                row = _refuse_batch(request, data, INVALID_TOPIC_EXCEPTION)
             elif acks == -1 and partition.lacks_replicas:  # before the append: nothing may be in the log
-                row = _refused_row(request, data, NOT_ENOUGH_REPLICAS, log_start=partition.log.start_offset)
+                row = _refuse_batch(request, data, NOT_ENOUGH_REPLICAS, log_start=partition.log.start_offset)
             else:
                 row, unfinished, end = _append(request, version, partition, data.records, broker)
                 if unfinished is not None or (row.error_code == NONE and not partition.has_acknowledged(acks, end)):
@@ -273,7 +273,7 @@ def _append(
     return row_of(partition, appended), None, appended.end_offset
 
 
-def _refused_row(
+def _refuse_batch(
     request: PositionalRequest, data: Any, code: int, message: str | None = None, log_start: int = -1
 ) -> PartitionProduceResponse:
     """Return the row of a batch that is refused before it is read. An error of the request comes first, as in Kafka, if the
@@ -303,4 +303,4 @@ def _not_verified(request: PositionalRequest, data: Any, code: int) -> Partition
     ):
         message = f"Unable to verify the partition has been added to the transaction. Underlying error: {name_of(code)}"
         code = NOT_ENOUGH_REPLICAS
-    return _refused_row(request, data, code, message)
+    return _refuse_batch(request, data, code, message)

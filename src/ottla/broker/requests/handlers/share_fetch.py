@@ -37,7 +37,7 @@ from ottla.broker.broker import Broker
 from ottla.broker.requests.current_leaders import MovedPartition, add_current_leaders
 from ottla.broker.requests.delayed import DelayedAnswer
 from ottla.broker.requests.dispatch import handles
-from ottla.broker.requests.parts import paced
+from ottla.broker.requests.parts import run_paced
 from ottla.broker.security.permission import may_use_group
 from ottla.broker.share_partitions.led_partition import AcknowledgementResult, AcquiredRegion, LedSharePartition
 from ottla.broker.share_partitions.permission import is_denied, split_acknowledgements
@@ -90,7 +90,7 @@ def share_fetch(request: ShareFetchRequest, broker: Broker) -> Answer[ShareFetch
 
 async def _in_parts(steps: _Steps, broker: Broker) -> ShareFetchResponse:
     """Take the steps of a request with many rows, with pauses between them."""
-    answer = await paced(steps, broker.tasks)
+    answer = await run_paced(steps, broker.tasks)
     return await answer if isinstance(answer, Deferred) else answer
 
 
@@ -155,16 +155,16 @@ def _steps(request: ShareFetchRequest, broker: Broker) -> _Steps:
     reads = attempt.begin(request.max_wait_ms)
     yield
     whole = after(outcomes, lambda outcomes: after(reads, lambda reads: answer(outcomes, reads)))
-    return after(whole, partial(_throttled, broker, request))
+    return after(whole, partial(_throttle, broker, request))
 
 
-def _throttled(broker: Broker, request: ShareFetchRequest, response: ShareFetchResponse) -> ShareFetchResponse:
+def _throttle(broker: Broker, request: ShareFetchRequest, response: ShareFetchResponse) -> ShareFetchResponse:
     """Return the response with the throttle time; acquired records are delivered. Apache Kafka withholds them, and they stay
     locked until their locks end.
     """
     if broker.throttling is not None:
         size = sum(len(partition.records or b"") for topic in response.responses for partition in topic.partitions)
-        response.throttle_time_ms = broker.throttling.delivered(request.context, size)
+        response.throttle_time_ms = broker.throttling.record_delivery(request.context, size)
     return response
 
 
@@ -210,7 +210,7 @@ class _ShareFetchAttempt:
             if isinstance(partition, int):
                 self._failed.append((place, _failure(place, partition)))
             else:
-                self._shared.append((place, broker.share_partitions.opened(self._group_id, partition)))
+                self._shared.append((place, broker.share_partitions.get_or_load(self._group_id, partition)))
 
     def begin(self, wait_ms: int) -> Answer[_Read]:
         """Begin the fetch; it is answered at once, or when enough records are available."""
@@ -222,9 +222,9 @@ class _ShareFetchAttempt:
         session = self._session
         session.interrupt = partial(delayed.give_up, [])
         answer = delayed.begin(self._broker.timeouts, wait_ms)
-        return after(answer, self._arrived)
+        return after(answer, self._clear_interrupt)
 
-    def _arrived(self, reads: _Read) -> _Read:
+    def _clear_interrupt(self, reads: _Read) -> _Read:
         self._session.interrupt = None
         return reads
 

@@ -39,7 +39,7 @@ async def share_group_describe(request: ShareGroupDescribeRequest, broker: Broke
         refused = [DescribedGroup(group_id=group_id, error_code=UNSUPPORTED_VERSION) for group_id in request.group_ids]
         return ShareGroupDescribeResponse(groups=refused)
 
-    def described(group_id: str) -> Answer[DescribedGroup]:
+    def describe(group_id: str) -> Answer[DescribedGroup]:
         if not group_id:
             return DescribedGroup(group_id=group_id, error_code=INVALID_GROUP_ID)
         return broker.groups.run(group_id, listing.describe_share, listing.GroupName(group_id))
@@ -49,7 +49,7 @@ async def share_group_describe(request: ShareGroupDescribeRequest, broker: Broke
     for group_id in request.group_ids:
         await broker.tasks.pace()
         if may_use_group(request.context, AclOperation.DESCRIBE, group_id):
-            allowed.append(described(group_id))
+            allowed.append(describe(group_id))
         else:
             denied.append(DescribedGroup(group_id=group_id, error_code=GROUP_AUTHORIZATION_FAILED))
     groups = denied + [await awaitable(answer, broker.tasks) for answer in allowed]

@@ -53,7 +53,7 @@ async def streams_group_describe(request: StreamsGroupDescribeRequest, broker: B
         refused = [DescribedGroup(group_id=group_id, error_code=UNSUPPORTED_VERSION) for group_id in request.group_ids]
         return StreamsGroupDescribeResponse(groups=refused)
 
-    def described(group_id: str) -> Answer[Description]:
+    def describe(group_id: str) -> Answer[Description]:
         if not group_id:
             return Description(DescribedGroup(group_id=group_id, error_code=INVALID_GROUP_ID))
         return broker.groups.run(group_id, describe_streams, GroupName(group_id))
@@ -63,17 +63,17 @@ async def streams_group_describe(request: StreamsGroupDescribeRequest, broker: B
     for group_id in request.group_ids:
         await broker.tasks.pace()
         if may_use_group(request.context, AclOperation.DESCRIBE, group_id):
-            allowed.append(described(group_id))
+            allowed.append(describe(group_id))
         else:
             denied.append(Description(DescribedGroup(group_id=group_id, error_code=GROUP_AUTHORIZATION_FAILED)))
     groups = []
     for description in denied + [await awaitable(answer, broker.tasks) for answer in allowed]:
         await broker.tasks.pace()
-        groups.append(_shaped(description, request, broker))
+        groups.append(_complete(description, request, broker))
     return StreamsGroupDescribeResponse(groups=groups)
 
 
-def _shaped(description: Description, request: StreamsGroupDescribeRequest, broker: Broker) -> DescribedGroup:
+def _complete(description: Description, request: StreamsGroupDescribeRequest, broker: Broker) -> DescribedGroup:
     group, context = description.group, request.context
     if group.error_code != NONE:
         return group

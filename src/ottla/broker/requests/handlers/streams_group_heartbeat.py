@@ -49,28 +49,28 @@ async def streams_group_heartbeat(
     request: StreamsGroupHeartbeatRequest, broker: Broker
 ) -> StreamsGroupHeartbeatResponse:
     if not serves_streams_groups(broker.config, broker.image.features):
-        return _refused(UNSUPPORTED_VERSION)
+        return _refuse(UNSUPPORTED_VERSION)
     context = request.context
     if not may_use_group(context, AclOperation.READ, request.group_id):
-        return _refused(GROUP_AUTHORIZATION_FAILED)
+        return _refuse(GROUP_AUTHORIZATION_FAILED)
     if request.topology is not None:
         topics = required_topics(request.topology.subtopologies)
         internal = [name for name in topics if name in INTERNAL_TOPICS]
         if internal:
             text = f"Use of Kafka internal topics {','.join(internal)} in a Kafka Streams topology is prohibited."
-            return _refused(STREAMS_INVALID_TOPOLOGY, text)
+            return _refuse(STREAMS_INVALID_TOPOLOGY, text)
         invalid = []
         for name in topics:
             await broker.tasks.pace()
             if not _is_valid(name):
                 invalid.append(name)
         if invalid:
-            return _refused(STREAMS_INVALID_TOPOLOGY, f"Topic names {','.join(invalid)} are not valid topic names.")
+            return _refuse(STREAMS_INVALID_TOPOLOGY, f"Topic names {','.join(invalid)} are not valid topic names.")
         if not await may_use_many_topics(context, AclOperation.DESCRIBE, topics, broker.tasks):
-            return _refused(TOPIC_AUTHORIZATION_FAILED)
+            return _refuse(TOPIC_AUTHORIZATION_FAILED)
     wrong = streams_heartbeat.malformed(request)
     if wrong is not None:
-        return _refused(*wrong)
+        return _refuse(*wrong)
 
     answer = broker.groups.run(request.group_id, streams_heartbeat.heartbeat, request)
     outcome: streams_heartbeat.Outcome = await awaitable(answer, broker.tasks)
@@ -82,7 +82,7 @@ async def streams_group_heartbeat(
     return response
 
 
-def _refused(code: int, message: str | None = None) -> StreamsGroupHeartbeatResponse:
+def _refuse(code: int, message: str | None = None) -> StreamsGroupHeartbeatResponse:
     return StreamsGroupHeartbeatResponse(error_code=code, error_message=message, status=[])
 
 

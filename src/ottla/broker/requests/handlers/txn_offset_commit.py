@@ -83,7 +83,7 @@ async def txn_offset_commit(request: TxnOffsetCommitRequest, broker: Broker) -> 
     if not commit.topics:
         return _to_txn_response(OffsetCommitResponse(topics=list(refused.values())))
     if request.group_id:
-        committed = await _committed(commit, request, broker)
+        committed = await _commit(commit, request, broker)
     else:
         committed = refuse_commit(commit, INVALID_GROUP_ID)
     return _to_txn_response(merge_rows(refused, committed) if refused else committed)
@@ -119,12 +119,10 @@ def _as_offset_commit(request: TxnOffsetCommitRequest) -> OffsetCommitRequest:
     return commit
 
 
-async def _committed(
-    commit: OffsetCommitRequest, request: TxnOffsetCommitRequest, broker: Broker
-) -> OffsetCommitResponse:
+async def _commit(commit: OffsetCommitRequest, request: TxnOffsetCommitRequest, broker: Broker) -> OffsetCommitResponse:
     """Verify the transaction of the offsets' partition, then commit the offsets."""
     index = broker.groups.partition_of(request.group_id)
-    verified = broker.coordination.verification.repeated(partial(_verified, request, index, broker), _is_concurrent)
+    verified = broker.coordination.verification.repeat(partial(_verify, request, index, broker), _is_concurrent)
     code = await awaitable(verified, broker.tasks)
     if code != NONE:
         return refuse_commit(commit, COORDINATOR_LOAD_IN_PROGRESS if code == _MARKED_MEANWHILE else code)
@@ -133,7 +131,7 @@ async def _committed(
     return await awaitable(committed, broker.tasks)
 
 
-def _verified(request: TxnOffsetCommitRequest, index: int, broker: Broker) -> Answer[int]:
+def _verify(request: TxnOffsetCommitRequest, index: int, broker: Broker) -> Answer[int]:
     """Verify the transaction in a partition of the offsets; returns an error code, or _MARKED_MEANWHILE."""
     partition = broker.replicas.leader(OFFSETS_TOPIC, index)
     producer = request.producer_id, request.producer_epoch
@@ -142,7 +140,7 @@ def _verified(request: TxnOffsetCommitRequest, index: int, broker: Broker) -> An
         return coordinator_error(partition)
     guard = VerificationGuard.of(partition, producer[0])
 
-    def checked(codes: Codes) -> int:
+    def check(codes: Codes) -> int:
         now = broker.replicas.leader(OFFSETS_TOPIC, index)
         if codes[place] == NONE and not isinstance(now, int) and guard != VerificationGuard.of(now, producer[0]):
             if guard.leader_epoch != now.leader_epoch:
@@ -158,7 +156,7 @@ def _verified(request: TxnOffsetCommitRequest, index: int, broker: Broker) -> An
     client = Client.of(request.context.version, aborts_from=_FIRST_THAT_ABORTS, adds_from=_FIRST_THAT_ADDS)
     partitions = PartitionsOf(request.transactional_id, *producer, frozenset((place,)))
     is_enabled = broker.config.flag("transaction.partition.verification.enable")
-    return after(broker.coordination.verification.verified(partitions, client, is_enabled=is_enabled), checked)
+    return after(broker.coordination.verification.verify(partitions, client, is_enabled=is_enabled), check)
 
 
 def _is_concurrent(code: int) -> bool:
