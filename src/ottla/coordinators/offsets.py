@@ -153,7 +153,7 @@ def _records_of(
     topics: list[OffsetCommitResponseTopic] = []
     for topic in request.topics:
         stored = topic.partitions
-        answers = [_committed(asked.partition_index) for asked in stored]
+        answers = [_success_row(asked.partition_index) for asked in stored]
         refused = [
             at
             for at, asked in enumerate(stored)
@@ -170,7 +170,7 @@ def _records_of(
 
 
 @lru_cache(maxsize=10_000)
-def _committed(index: int) -> OffsetCommitResponsePartition:
+def _success_row(index: int) -> OffsetCommitResponsePartition:
     """Return the row of a committed offset, which is never changed: responses share it."""
     return OffsetCommitResponsePartition(partition_index=index)
 
@@ -306,7 +306,7 @@ def _fetch(groups: Groups, request: OffsetFetchRequestGroup, pending: AbstractSe
     if request.topics is None:
         for name, partitions in offsets.items():
             answers = [
-                _unstable(index) if (name, index) in pending else _fetched(index, value)
+                _unstable(index) if (name, index) in pending else _offset_row(index, value)
                 for index, value in partitions.items()
             ]
             topics.append(OffsetFetchResponseTopics(name=name, partitions=answers))
@@ -314,7 +314,7 @@ def _fetch(groups: Groups, request: OffsetFetchRequestGroup, pending: AbstractSe
         for topic in request.topics:
             partitions = offsets.get(topic.name, {})
             answers = [
-                _unstable(index) if (topic.name, index) in pending else _fetched(index, partitions.get(index))
+                _unstable(index) if (topic.name, index) in pending else _offset_row(index, partitions.get(index))
                 for index in topic.partition_indexes
             ]
             topics.append(OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=answers))
@@ -331,7 +331,7 @@ def _unstable(index: int) -> OffsetFetchResponsePartitions:
     )
 
 
-def _fetched(index: int, value: CommittedOffset | None) -> OffsetFetchResponsePartitions:
+def _offset_row(index: int, value: CommittedOffset | None) -> OffsetFetchResponsePartitions:
     if value is None:
         return OffsetFetchResponsePartitions(partition_index=index, committed_offset=NO_OFFSET, metadata="")
     return OffsetFetchResponsePartitions(
@@ -434,14 +434,14 @@ def expire_offsets(groups: Groups, now: Millis) -> Result:
     records: list[CoordinatorRecord] = []
     for group_id, group in groups.groups.items():
         offsets = groups.offsets.get(group_id, {})
-        expired = list(_expired(group, groups, now)) if offsets else []
+        expired = list(_find_expired(group, groups, now)) if offsets else []
         records += [offset_tombstone(group_id, topic, partition) for topic, partition in expired]
         left = sum(len(partitions) for partitions in offsets.values()) - len(expired)
         if left == 0 and group.is_empty and not group.pending_members and not groups.has_pending(group_id):
             records.append(group_tombstone(group_id))
     for group_id, consumer_group in groups.consumer_groups.items():
         offsets = groups.offsets.get(group_id, {})
-        expired = list(_expired_of_consumers(consumer_group, groups, now)) if offsets else []
+        expired = list(_find_expired_of_consumers(consumer_group, groups, now)) if offsets else []
         records += [offset_tombstone(group_id, topic, partition) for topic, partition in expired]
         left = sum(len(partitions) for partitions in offsets.values()) - len(expired)
         if left == 0 and consumer_group.is_empty and not groups.has_pending(group_id):
@@ -449,7 +449,7 @@ def expire_offsets(groups: Groups, now: Millis) -> Result:
     for group_id, streams_group in groups.streams_groups.items():
         if streams_group.is_empty and not groups.has_pending(group_id):
             offsets = groups.offsets.get(group_id, {})
-            expired = list(_expired_of_streams(streams_group, groups, now)) if offsets else []
+            expired = list(_find_expired_of_streams(streams_group, groups, now)) if offsets else []
             records += [offset_tombstone(group_id, topic, partition) for topic, partition in expired]
             if sum(len(partitions) for partitions in offsets.values()) == len(expired):
                 records += streams_group.tombstones()
@@ -457,7 +457,7 @@ def expire_offsets(groups: Groups, now: Millis) -> Result:
     return Result(records, timers=(again,), refused=lambda groups, code, now: Result(timers=(again,)))
 
 
-def _expired(group: ClassicGroup, groups: Groups, now: Millis) -> Iterator[tuple[str, int]]:
+def _find_expired(group: ClassicGroup, groups: Groups, now: Millis) -> Iterator[tuple[str, int]]:
     empty = group.protocol_type is not None and group.is_empty
     stable = group.protocol_type == CONSUMER and group.state is State.STABLE and group.subscribed_topics is not None
     if not empty and not stable and group.protocol_type is not None:
@@ -471,7 +471,7 @@ def _expired(group: ClassicGroup, groups: Groups, now: Millis) -> Iterator[tuple
                 yield topic, partition
 
 
-def _expired_of_consumers(group: ConsumerGroup, groups: Groups, now: Millis) -> Iterator[tuple[str, int]]:
+def _find_expired_of_consumers(group: ConsumerGroup, groups: Groups, now: Millis) -> Iterator[tuple[str, int]]:
     for topic, partitions in groups.offsets[group.group_id].items():
         if not group.is_subscribed(topic):
             for partition, value in partitions.items():
@@ -479,7 +479,7 @@ def _expired_of_consumers(group: ConsumerGroup, groups: Groups, now: Millis) -> 
                     yield topic, partition
 
 
-def _expired_of_streams(group: StreamsGroup, groups: Groups, now: Millis) -> Iterator[tuple[str, int]]:
+def _find_expired_of_streams(group: StreamsGroup, groups: Groups, now: Millis) -> Iterator[tuple[str, int]]:
     for topic, partitions in groups.offsets[group.group_id].items():
         for partition, value in partitions.items():
             if _is_due(value, -1, groups, now):

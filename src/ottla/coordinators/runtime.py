@@ -233,7 +233,7 @@ class Runtime(Generic[S]):
         state = self._new_state(partition)
         loader = Loader(state, log.read(), self._decode, self._locate, self._replay_run)
         self._shards[partition] = _Shard(partition, state, log, loader)
-        log.watch(partial(self.committed, partition))
+        log.watch(partial(self.on_committed, partition))
 
     def load_more(self, partition: int, records: int = 1000) -> bool:
         """Replay up to `records` more records; returns True when the partition is loaded, or was unloaded meanwhile."""
@@ -261,7 +261,7 @@ class Runtime(Generic[S]):
         for request, pending, refuse in list(shard.parked.values()):
             pending.complete(refuse(request, errors.NOT_COORDINATOR))
 
-    def committed(self, partition: int) -> None:
+    def on_committed(self, partition: int) -> None:
         """Advance the high watermark of `partition`: send the answers and outgoing messages that waited for it."""
         shard = self._shards.get(partition)
         if shard is None or not (shard.deferred or shard.outgoing):
@@ -428,7 +428,7 @@ class Runtime(Generic[S]):
     def _settle(self, shard: _Shard[S], result: Result, answered: dict[int, Any], now_ms: Millis, own: int = 0) -> None:
         """Append, replay, set timers, answer. An immediate answer to the request `own` goes into `answered`."""
         if result.records and (code := self._write(shard, result)) != errors.NONE:
-            self._refused(shard, result, code, answered, now_ms, own)
+            self._refuse(shard, result, code, answered, now_ms, own)
             return
         # The records are in the state from here on. Timers and answers follow, then messages: their receiver may run further
         # operations, which rely on all of this. `then` comes last, with the records in the log.
@@ -438,7 +438,7 @@ class Runtime(Generic[S]):
             self._answer(shard, result.answers, answered, now_ms, own)
         if result.outgoing:
             shard.outgoing.append((shard.written, result.outgoing))
-            self.committed(shard.partition)
+            self.on_committed(shard.partition)
         if result.then is not None:
             self._settle(shard, result.then(shard.state, self._clock.wall_ms()), answered, now_ms, own)
 
@@ -487,7 +487,7 @@ class Runtime(Generic[S]):
             else:
                 pending.complete(response)
 
-    def _refused(
+    def _refuse(
         self, shard: _Shard[S], result: Result, code: int, answered: dict[int, Any], now_ms: Millis, own: int
     ) -> None:
         """Handle a failed append: call the result's `refused` if it has one; else the caller and all requests that it

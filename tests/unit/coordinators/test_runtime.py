@@ -175,10 +175,10 @@ def test_answers_wait_for_the_commit_in_order() -> None:
     desk.log.holds = True
     first = results_of(desk.runtime.run("k", write, Ask(("a",))))
     second = results_of(desk.runtime.run("k", write, Ask()))
-    desk.runtime.committed(0)
+    desk.runtime.on_committed(0)
     assert (first, second) == ([], [])
     desk.log.release()
-    desk.runtime.committed(0)
+    desk.runtime.on_committed(0)
     assert (first, second) == ([["a"]], [["a"]])
 
 
@@ -191,7 +191,7 @@ def test_answers_about_loaded_records_wait_for_their_commit() -> None:
     answer = results_of(desk.runtime.run("k", write, Ask()))
     assert answer == []
     log.release()
-    desk.runtime.committed(0)
+    desk.runtime.on_committed(0)
     assert answer == [["a"]]
     assert desk.runtime.run("k", write, Ask()) == ["a"]
 

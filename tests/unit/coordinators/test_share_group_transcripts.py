@@ -158,7 +158,7 @@ class ShareTeller(Teller):
         message = self.asked.pop()
         named = {topic: (name_in(topic), frozenset(offsets)) for topic, offsets in message.start_offsets.items()}
         outcome = Initialized("g", named if done else {}, {} if done else named)
-        assert self.world.now(share_heartbeat.initialized, outcome) == errors.NONE
+        assert self.world.now(share_heartbeat.finish_initialization, outcome) == errors.NONE
 
     def send(self, actor: Actor, verb: str, fields: dict[str, str]) -> Any:
         topics = fields["topics"].split(",") if fields.get("topics") else None
@@ -177,7 +177,7 @@ class ShareTeller(Teller):
             deletion = share_offsets.Deletion("g", named if topics else None)
             return self.world.run(share_offsets.begin_deletion, deletion)
         if verb == "forgotten":
-            return self.world.run(share_offsets.deleted, share_offsets.Deleted("g", frozenset(named)))
+            return self.world.run(share_offsets.finish_deletion, share_offsets.Deleted("g", frozenset(named)))
         if verb not in ("enter", "beat", "quit"):
             return super().send(actor, verb, fields)
         epoch = {"enter": 0, "quit": -1}.get(verb, actor.generation)

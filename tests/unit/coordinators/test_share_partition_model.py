@@ -210,7 +210,7 @@ class Run:
             self.pending.append((self._archived(letters.first, letters.last), {}))
 
     def _archived(self, first: int, last: int) -> StateChange:
-        change = self.partition.archived(first, last)
+        change = self.partition.archive(first, last)
         for at in range(first, last + 1):
             if at in self.model and self.model[at].state == ARCHIVING:
                 self.model[at].state = ARCHIVED

@@ -109,7 +109,7 @@ class World:
 
     def write_dead_letters(self, letters: DeadLetters) -> None:
         self.say(f"dead letters {letters.first}-{letters.last}, delivered {letters.delivery_count}: {letters.message}")
-        self.write("dead letters", self.partition.archived(letters.first, letters.last))
+        self.write("dead letters", self.partition.archive(letters.first, letters.last))
 
     def play(self, line: str) -> None:
         matched = re.fullmatch(r"\s*(\d+) ms\s+(\S+)\s*(.*)", line)
@@ -160,7 +160,7 @@ class World:
             self.write(who, self.partition.release(who, self.rules))
 
     def disconnect(self, who: str, words: list[str]) -> None:
-        for session in self.sessions.disconnected(who):
+        for session in self.sessions.end_all_of(who):
             self.write(session.member[1], self.partition.release(session.member[1], self.rules))
 
     def fetch(self, who: str, words: list[str]) -> None:

@@ -23,7 +23,7 @@ import pytest
 from ottla.coordinators.records import CoordinatorRecord
 from ottla.coordinators.runtime import Operation
 from ottla.coordinators.share import state
-from ottla.coordinators.share.coordinator import loaded, locate
+from ottla.coordinators.share.coordinator import locate, on_loaded
 from ottla.coordinators.share.records import decode_record
 from ottla.coordinators.share.state import Prune, ShareCoordinatorSettings, ShareStates, StateReset, TopicIdsDeleted
 from ottla.coordinators.share.state_batches import StateBatch
@@ -60,7 +60,7 @@ class Teller:
             partitions=1,
             new_state=lambda partition: ShareStates(self.settings, self.topology),
             decode=decode_record,
-            loaded=loaded,
+            loaded=on_loaded,
             clock=self.clock,
             send=lambda partition, message: self.sent.append(message),
             locate=locate,
@@ -165,7 +165,7 @@ class Teller:
         verb, _, code = what.partition(" ")
         if verb == "commits":
             self.log.release()
-            self.runtime.committed(0)
+            self.runtime.on_committed(0)
         else:
             self.log.fails_with = getattr(errors, code) if verb == "fails" else errors.NONE
             self.log.holds = verb == "holds"

@@ -5,7 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.coordinators.share.state_batches import StateBatch, merge, merged
+from ottla.coordinators.share.state_batches import StateBatch, merge, merge_into_new
 
 BATCHES = st.builds(
     lambda first, length, state, count: StateBatch(first, first + length, state, count),
@@ -48,7 +48,7 @@ def test_a_list_of_batches_is_a_dictionary_of_offsets(writes: list[tuple[list[St
 def test_the_order_of_batches_does_not_matter(coming: list[StateBatch], start: int, dice: random.Random) -> None:
     shuffled = list(coming)
     dice.shuffle(shuffled)
-    assert merged(coming, start) == merged(shuffled, start)
+    assert merge_into_new(coming, start) == merge_into_new(shuffled, start)
 
 
 @given(st.lists(BATCHES, max_size=6), st.lists(BATCHES, max_size=6), st.integers(-1, 50))
@@ -56,9 +56,9 @@ def test_a_write_that_was_merged_before_has_the_same_result(
     kept: list[StateBatch], coming: list[StateBatch], start: int
 ) -> None:
     """An update record has the batches of a write as one list; replay takes that in."""
-    at_once, by_record = merged(kept, -1), merged(kept, -1)
+    at_once, by_record = merge_into_new(kept, -1), merge_into_new(kept, -1)
     merge(at_once, coming, start)
-    merge(by_record, merged(coming, start), start)
+    merge(by_record, merge_into_new(coming, start), start)
     assert at_once == by_record
 
 

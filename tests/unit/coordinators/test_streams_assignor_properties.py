@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.coordinators.groups.streams.assignor import Task, TaskMember, Workload, assign_sticky
-from ottla.coordinators.groups.streams.tasks import TaskSet, grouped, pairs
+from ottla.coordinators.groups.streams.tasks import TaskSet, group_tasks, pairs
 
 SEEDS = st.integers(0, 2**32)
 
@@ -33,8 +33,8 @@ def some_members(random: Random, work: Workload) -> dict[str, TaskMember]:
     return {
         member_id: TaskMember(
             process,
-            grouped(active[member_id]),
-            grouped(standby[member_id] - active[member_id]),
+            group_tasks(active[member_id]),
+            group_tasks(standby[member_id] - active[member_id]),
             {(name, 0): random.randint(0, 9) for name in work.tasks if random.random() < 0.2},
         )
         for member_id, process in zip(ids, processes, strict=True)
@@ -126,11 +126,11 @@ def test_a_member_that_leaves_moves_only_its_own_tasks(seed: int) -> None:
 def test_a_copy_becomes_active_where_it_is() -> None:
     work = Workload({"0": 2}, frozenset("0"), 1)
     members = {
-        "A": TaskMember("a", grouped([("0", 0)]), grouped([("0", 1)]), {}),
+        "A": TaskMember("a", group_tasks([("0", 0)]), group_tasks([("0", 1)]), {}),
         "C": TaskMember("c", {}, {}, {}),
     }
     assert set(pairs(assign_sticky(members, work)["A"].active)) == {("0", 0)}
-    alone = {"A": members["A"], "C": TaskMember("c", {}, grouped([("0", 1)]), {})}
+    alone = {"A": members["A"], "C": TaskMember("c", {}, group_tasks([("0", 1)]), {})}
     assert set(pairs(assign_sticky(alone, work)["C"].active)) == {("0", 1)}
 
 

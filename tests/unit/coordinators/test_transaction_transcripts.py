@@ -23,8 +23,8 @@ from typing import Any
 import pytest
 
 from ottla.coordinators.records import CoordinatorRecord
-from ottla.coordinators.transactions.coordinator import loaded
-from ottla.coordinators.transactions.ending import completed, end_transaction
+from ottla.coordinators.transactions.coordinator import on_loaded
+from ottla.coordinators.transactions.ending import complete_transaction, end_transaction
 from ottla.coordinators.transactions.partitions import PartitionsOf, add_partitions, verify_partitions
 from ottla.coordinators.transactions.producers import init_producer_id
 from ottla.coordinators.transactions.state import Markers, Transactions, TransactionSettings, decode_record
@@ -68,7 +68,7 @@ class World:
             partitions=1,
             new_state=lambda partition: Transactions(self.settings, lambda: self.version, self._new_producer_id),
             decode=decode_record,
-            loaded=loaded,
+            loaded=on_loaded,
             clock=self.clock,
             send=lambda partition, markers: self.sent.append(markers),
         )
@@ -194,7 +194,7 @@ class Teller:
         """Whoever writes markers says that they are all there."""
         old, new = self.markers[:-1], self.markers[-1:]
         for markers in old if which == "written old" else new:
-            answer = self.world.runtime.run_on(0, completed, markers)
+            answer = self.world.runtime.run_on(0, complete_transaction, markers)
             if answer != errors.NONE and not isinstance(answer, Deferred):
                 self.say(f"writer <- {name_of(answer)}")
 
@@ -203,7 +203,7 @@ class Teller:
         verb, _, code = what.partition(" ")
         if verb == "commits":
             log.release()
-            self.world.runtime.committed(0)
+            self.world.runtime.on_committed(0)
         else:
             log.fails_with = getattr(errors, code) if verb == "fails" else errors.NONE
             log.holds = verb == "holds"

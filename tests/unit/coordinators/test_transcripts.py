@@ -174,7 +174,7 @@ class Teller:
         verb, _, code = what.partition(" ")
         if verb == "commits":
             log.release()
-            self.world.runtime.committed(0)
+            self.world.runtime.on_committed(0)
         else:
             log.fails_with = getattr(errors, code) if verb == "fails" else errors.NONE
             log.holds = verb == "holds"

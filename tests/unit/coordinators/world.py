@@ -5,7 +5,7 @@ from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
-from ottla.coordinators.groups.coordinator import loaded
+from ottla.coordinators.groups.coordinator import on_loaded
 from ottla.coordinators.groups.records import decode_record
 from ottla.coordinators.groups.state import Groups, GroupSettings
 from ottla.coordinators.log import CoordinatorAppend, Ending, LoggedBatch
@@ -156,8 +156,8 @@ class SettledRuntime(Runtime[S]):
     def unload(self, partition: int) -> None:
         self._settled(partial(super().unload, partition))
 
-    def committed(self, partition: int) -> None:
-        self._settled(partial(super().committed, partition))
+    def on_committed(self, partition: int) -> None:
+        self._settled(partial(super().on_committed, partition))
 
     def run_on(self, partition: int, operation: Operation[Q, R], request: Q) -> Answer[R]:
         return self._settled(partial(super().run_on, partition, operation, request))
@@ -186,7 +186,7 @@ class World:
             partitions=1,
             new_state=lambda partition: Groups(self.settings, self.random, self.topology),
             decode=decode_record,
-            loaded=loaded,
+            loaded=on_loaded,
             clock=self.clock,
             alarm=self.alarms.append,
             send=lambda partition, message: self.sent.append(message),

@@ -243,7 +243,7 @@ def test_no_listener_runs_inside_a_method_of_a_runtime(seed: int) -> None:
             "load": load,
             "load_more": lambda: runtime.load_more(0),
             "unload": lambda: runtime.unload(0),
-            "committed": lambda: runtime.committed(0),
+            "on_committed": lambda: runtime.on_committed(0),
             "run": lambda: run(dice.choice(("plain", "park", "send", "timer", "send timer"))),
             "run_on": lambda: runtime.run_on(0, WRITE, f"on {count}"),
             "advance": lambda: runtime.advance(clock.now_ms()),
@@ -264,7 +264,7 @@ def test_no_listener_runs_inside_a_method_of_a_runtime(seed: int) -> None:
         (state,) = runtime.states()
         assert state.names == [record.key.decode() for record in log.logged if record.key is not None]
     log.release()
-    runtime.committed(0)
+    runtime.on_committed(0)
     run_queue(queue)
     assert guard.heard > 5
 

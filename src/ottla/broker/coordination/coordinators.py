@@ -19,7 +19,7 @@ from ottla.broker.coordination.routing import CoordinatorRouting
 from ottla.broker.coordination.share_state import ShareCoordinators, ShareStateKeeper, TopicIdPartition
 from ottla.broker.coordination.verification import Verification
 from ottla.coordinators.groups.coordinator import group_coordinator
-from ottla.coordinators.groups.share.heartbeat import Initialized, InitializeShares, initialized
+from ottla.coordinators.groups.share.heartbeat import Initialized, InitializeShares, finish_initialization
 from ottla.coordinators.groups.share.offsets import ShareTopicsDeleted, forget_share_topics
 from ottla.coordinators.groups.streams.assignors import Assign
 from ottla.coordinators.offsets import TopicsDeleted, forget_topics
@@ -28,7 +28,7 @@ from ottla.coordinators.share.coordinator import share_coordinator
 from ottla.coordinators.share.state import Prune, StateOutcome, StateReset, TopicIdsDeleted, forget_topic_ids
 from ottla.coordinators.topology import Topology
 from ottla.coordinators.transactions.coordinator import transaction_coordinator
-from ottla.coordinators.transactions.ending import completed
+from ottla.coordinators.transactions.ending import complete_transaction
 from ottla.coordinators.transactions.state import Markers
 from ottla.environment import Cancellable, Clock, Random
 from ottla.log.log import StorageError
@@ -179,7 +179,7 @@ class Coordination:
             return self.transactions.leads(partition) and self._epochs.get(place) == epoch
 
         def complete() -> Answer[int]:
-            return self.transactions.run_on(partition, completed, markers)
+            return self.transactions.run_on(partition, complete_transaction, markers)
 
         self.markers.write(markers, epoch, is_current, complete)
 
@@ -211,7 +211,7 @@ class Coordination:
                 name,
                 (outcomes_by_topic[topic_id][1] if topic_id in outcomes_by_topic else frozenset()) | {index},
             )
-        return self.groups.run(group_id, initialized, Initialized(group_id, done, failed))
+        return self.groups.run(group_id, finish_initialization, Initialized(group_id, done, failed))
 
     def _on_share_message(self, partition: int, message: Any) -> None:
         """Handle an outgoing message of the share coordinator."""

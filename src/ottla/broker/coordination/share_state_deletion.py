@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ottla.broker.coordination.coordinators import Coordination
-from ottla.coordinators.groups.share.offsets import Deleted, Deleting, Deletion, begin_deletion, deleted
+from ottla.coordinators.groups.share.offsets import Deleted, Deleting, Deletion, begin_deletion, finish_deletion
 from ottla.coordinators.share.state import StateOutcome
 from ottla.protocol.errors import NONE, error
 from ottla.tasks.deferred import awaitable
@@ -40,5 +40,5 @@ async def delete_share_state(
     gone = frozenset(topic_id for topic_id, outcome in by_topic.items() if outcome.error_code == NONE)
     if not gone or (topics is None and len(gone) == len(by_topic)):  # the group itself is deleted next
         return DeletedState(NONE, None, by_topic)
-    code = await awaitable(coordination.groups.run(group_id, deleted, Deleted(group_id, gone)), tasks)
+    code = await awaitable(coordination.groups.run(group_id, finish_deletion, Deleted(group_id, gone)), tasks)
     return DeletedState(code, error(code).message, by_topic)

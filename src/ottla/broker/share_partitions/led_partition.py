@@ -309,7 +309,7 @@ class LedSharePartition:
     def archive(self, letters: DeadLetters, turn: int) -> None:
         """Archive records that are in the dead-letter topic, or cannot be written there."""
         if self.state is not None and turn == self.turn:
-            self._write(self.state.archived(letters.first, letters.last))
+            self._write(self.state.archive(letters.first, letters.last))
 
     # Writing.
 

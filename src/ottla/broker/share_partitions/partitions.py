@@ -321,7 +321,7 @@ class SharePartitions:
 
     def _on_disconnected(self, peer: Peer) -> None:
         """End the sessions of a closed connection."""
-        for session in self.sessions.disconnected(peer):
+        for session in self.sessions.end_all_of(peer):
             self._release(session)
 
     def _release(self, session: ShareSession) -> None:

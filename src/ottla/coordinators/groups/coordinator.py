@@ -39,7 +39,7 @@ def group_coordinator(
 
     cluster  the metadata, which the caller keeps up to date
     send     called with (partition, InitializeShares) for partitions that the share coordinator must initialise; the
-             caller of the share coordinator then runs `share_heartbeat.initialized`
+             caller of the share coordinator then runs `share_heartbeat.finish_initialization`
     task_assignors  assignors of streams groups by name, the first one is the default, None is "sticky"
     """
     settings = GroupSettings.of(values)
@@ -49,7 +49,7 @@ def group_coordinator(
         partitions=values.integer("offsets.topic.num.partitions"),
         new_state=lambda partition: Groups(settings, random, topology),
         decode=decode_record,
-        loaded=loaded,
+        loaded=on_loaded,
         clock=clock,
         tasks=tasks,
         alarm=alarm,
@@ -59,7 +59,7 @@ def group_coordinator(
     )
 
 
-def loaded(groups: Groups, now: Millis) -> Result:
+def on_loaded(groups: Groups, now: Millis) -> Result:
     """Start a new session for every member of a loaded partition, and the expiry of offsets."""
     # Replayed rebalances are not counted as this broker's.
     groups.rebalances = dict.fromkeys(groups.rebalances, 0)

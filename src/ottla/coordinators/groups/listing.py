@@ -61,10 +61,10 @@ def describe(groups: Groups, request: GroupName, now: Millis) -> Result:
             error_message=f"Group {request.group_id} {'is not a classic group' if is_other else 'not found'}.",
         )
         return Result(answers=((request, unknown),))
-    return Result(answers=((request, _described(group)),))
+    return Result(answers=((request, _describe_classic(group)),))
 
 
-def _described(group: ClassicGroup) -> DescribedGroup:
+def _describe_classic(group: ClassicGroup) -> DescribedGroup:
     protocol = (group.protocol or "") if group.state is State.STABLE else None
     members = [
         DescribedGroupMember(
@@ -109,12 +109,12 @@ def describe_consumer(groups: Groups, request: GroupName, now: Millis) -> Result
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
         assignor_name=group.preferred_assignor(groups.settings.consumer.assignors[0], descriptions),
-        members=[_described_member(groups, group, member) for member in group.members.values()],
+        members=[_describe_member(groups, group, member) for member in group.members.values()],
     )
     return Result(answers=((request, described),))
 
 
-def _described_member(groups: Groups, group: ConsumerGroup, member: ConsumerMember) -> Member:
+def _describe_member(groups: Groups, group: ConsumerGroup, member: ConsumerMember) -> Member:
     description = member.description
     return Member(
         member_id=member.member_id,
@@ -125,13 +125,13 @@ def _described_member(groups: Groups, group: ConsumerGroup, member: ConsumerMemb
         client_host=description.client_host,
         subscribed_topic_names=sorted(description.topics),
         subscribed_topic_regex=description.regex,
-        assignment=_named(groups, _held(member)),
-        target_assignment=_named(groups, group.targets.get(member.member_id, {})),
+        assignment=_to_assignment(groups, _partitions_of(member)),
+        target_assignment=_to_assignment(groups, group.targets.get(member.member_id, {})),
         member_type=0 if member.is_classic else 1,
     )
 
 
-def _held(member: ConsumerMember) -> Owned:
+def _partitions_of(member: ConsumerMember) -> Owned:
     """Return the partitions that a member has: those assigned to it, and those that it has not given back yet."""
     assigned, revoking = member.current.assigned, member.current.revoking
     if not revoking:
@@ -142,7 +142,7 @@ def _held(member: ConsumerMember) -> Owned:
     }
 
 
-def _named(groups: Groups, partitions: Owned | Target) -> Assignment:
+def _to_assignment(groups: Groups, partitions: Owned | Target) -> Assignment:
     """Return partitions with the names of their topics; deleted topics are left out."""
     topics = groups.topology.image.topics_by_id
     return Assignment(
@@ -176,12 +176,12 @@ def describe_share(groups: Groups, request: GroupName, now: Millis) -> Result:
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
         assignor_name="simple",
-        members=[_described_share_member(groups, member) for member in group.members.values()],
+        members=[_describe_share_member(groups, member) for member in group.members.values()],
     )
     return Result(answers=((request, described),))
 
 
-def _described_share_member(groups: Groups, member: ShareMember) -> share_group_describe.Member:
+def _describe_share_member(groups: Groups, member: ShareMember) -> share_group_describe.Member:
     description, topics = member.description, groups.topology.image.topics_by_id
     return share_group_describe.Member(
         member_id=member.member_id,

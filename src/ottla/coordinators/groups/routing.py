@@ -20,7 +20,7 @@ def _join(groups: Groups, request: JoinGroupRequest, now: Millis) -> Result:
     streams = groups.streams_groups.get(request.group_id)
     if streams is not None:
         if not streams.is_empty:
-            return classic.rejected(request, errors.INCONSISTENT_GROUP_PROTOCOL, member_id="")
+            return classic.reject(request, errors.INCONSISTENT_GROUP_PROTOCOL, member_id="")
         return classic.join_in_place(groups, request, streams.tombstones(), now)
     group = groups.consumer_groups.get(request.group_id)
     if group is None:

@@ -39,7 +39,7 @@ class Bounded(NamedTuple):
         return min(max(value, self.lowest), self.highest)
 
 
-def _bounded(values: BrokerValues, name: str) -> Bounded:
+def _bounds_of(values: BrokerValues, name: str) -> Bounded:
     """Return the config `name` and its bounds; `name` has a placeholder for the prefix of the bounds, "min." or "max."."""
     return Bounded(*(values.integer(name.format(prefix)) for prefix in ("", "min.", "max.")))
 
@@ -68,9 +68,9 @@ class ConsumerSettings(NamedTuple):
         """Return the settings in a broker's configs."""
         policy = values.text("group.consumer.migration.policy")
         return cls(
-            session_timeout_ms=_bounded(values, "group.consumer.{}session.timeout.ms"),
-            heartbeat_interval_ms=_bounded(values, "group.consumer.{}heartbeat.interval.ms"),
-            assignment_interval_ms=_bounded(values, "group.consumer.{}assignment.interval.ms"),
+            session_timeout_ms=_bounds_of(values, "group.consumer.{}session.timeout.ms"),
+            heartbeat_interval_ms=_bounds_of(values, "group.consumer.{}heartbeat.interval.ms"),
+            assignment_interval_ms=_bounds_of(values, "group.consumer.{}assignment.interval.ms"),
             max_size=values.integer("group.consumer.max.size"),
             assignors=tuple(map(_short_name, values.items_of("group.consumer.assignors"))),
             may_upgrade=policy in ("bidirectional", "upgrade"),
@@ -92,9 +92,9 @@ class ShareSettings(NamedTuple):
     def of(cls, values: BrokerValues) -> "ShareSettings":
         """Return the settings in a broker's configs."""
         return cls(
-            session_timeout_ms=_bounded(values, "group.share.{}session.timeout.ms"),
-            heartbeat_interval_ms=_bounded(values, "group.share.{}heartbeat.interval.ms"),
-            assignment_interval_ms=_bounded(values, "group.share.{}assignment.interval.ms"),
+            session_timeout_ms=_bounds_of(values, "group.share.{}session.timeout.ms"),
+            heartbeat_interval_ms=_bounds_of(values, "group.share.{}heartbeat.interval.ms"),
+            assignment_interval_ms=_bounds_of(values, "group.share.{}assignment.interval.ms"),
             max_size=values.integer("group.share.max.size"),
             initialize_retry_ms=values.integer("group.share.initialize.retry.interval.ms"),
         )
@@ -125,9 +125,9 @@ class StreamsSettings(NamedTuple):
         """Return the settings in a broker's configs."""
         least_offset_interval = values.integer("group.streams.min.task.offset.interval.ms")
         return cls(
-            session_timeout_ms=_bounded(values, "group.streams.{}session.timeout.ms"),
-            heartbeat_interval_ms=_bounded(values, "group.streams.{}heartbeat.interval.ms"),
-            assignment_interval_ms=_bounded(values, "group.streams.{}assignment.interval.ms"),
+            session_timeout_ms=_bounds_of(values, "group.streams.{}session.timeout.ms"),
+            heartbeat_interval_ms=_bounds_of(values, "group.streams.{}heartbeat.interval.ms"),
+            assignment_interval_ms=_bounds_of(values, "group.streams.{}assignment.interval.ms"),
             task_offset_interval_ms=Bounded(
                 values.integer("group.streams.task.offset.interval.ms"), least_offset_interval, 2**31 - 1
             ),
@@ -220,25 +220,27 @@ class Groups:
 
     def session_timeout_ms(self, group_id: str) -> int:
         """Session timeout of the members of a consumer group, in ms."""
-        return self._bounded(group_id, "consumer.session.timeout.ms", self.settings.consumer.session_timeout_ms)
+        return self._clamped_config(group_id, "consumer.session.timeout.ms", self.settings.consumer.session_timeout_ms)
 
     def heartbeat_interval_ms(self, group_id: str) -> int:
         """Heartbeat interval of the members of a consumer group, in ms."""
-        return self._bounded(group_id, "consumer.heartbeat.interval.ms", self.settings.consumer.heartbeat_interval_ms)
+        return self._clamped_config(
+            group_id, "consumer.heartbeat.interval.ms", self.settings.consumer.heartbeat_interval_ms
+        )
 
     def until_assignment_ms(self, group: ConsumerGroup, now: Millis) -> int:
         """Time until a consumer group's targets are old enough to be computed again, in ms (KIP-1263)."""
         config = self.settings.consumer.assignment_interval_ms
-        interval = self._bounded(group.group_id, "consumer.assignment.interval.ms", config)
+        interval = self._clamped_config(group.group_id, "consumer.assignment.interval.ms", config)
         return _left_ms(interval, group.target_timestamp, now)
 
     def share_session_timeout_ms(self, group_id: str) -> int:
         """Session timeout of the members of a share group, in ms."""
-        return self._bounded(group_id, "share.session.timeout.ms", self.settings.share.session_timeout_ms)
+        return self._clamped_config(group_id, "share.session.timeout.ms", self.settings.share.session_timeout_ms)
 
     def share_heartbeat_interval_ms(self, group_id: str) -> int:
         """Heartbeat interval of the members of a share group, in ms."""
-        return self._bounded(group_id, "share.heartbeat.interval.ms", self.settings.share.heartbeat_interval_ms)
+        return self._clamped_config(group_id, "share.heartbeat.interval.ms", self.settings.share.heartbeat_interval_ms)
 
     def until_share_assignment_ms(self, group: ShareGroup, now: Millis) -> int:
         """Time until a share group's targets are old enough to be computed again, in ms.
@@ -248,20 +250,24 @@ class Groups:
         if not any(group.targets.values()):
             return 0
         config = self.settings.share.assignment_interval_ms
-        interval = self._bounded(group.group_id, "share.assignment.interval.ms", config)
+        interval = self._clamped_config(group.group_id, "share.assignment.interval.ms", config)
         return _left_ms(interval, group.target_timestamp, now)
 
     def streams_session_timeout_ms(self, group_id: str) -> int:
         """Session timeout of the members of a streams group, in ms."""
-        return self._bounded(group_id, "streams.session.timeout.ms", self.settings.streams.session_timeout_ms)
+        return self._clamped_config(group_id, "streams.session.timeout.ms", self.settings.streams.session_timeout_ms)
 
     def streams_heartbeat_interval_ms(self, group_id: str) -> int:
         """Heartbeat interval of the members of a streams group, in ms."""
-        return self._bounded(group_id, "streams.heartbeat.interval.ms", self.settings.streams.heartbeat_interval_ms)
+        return self._clamped_config(
+            group_id, "streams.heartbeat.interval.ms", self.settings.streams.heartbeat_interval_ms
+        )
 
     def streams_task_offset_interval_ms(self, group_id: str) -> int:
         """Interval at which the members of a streams group report the offsets of their state, in ms."""
-        return self._bounded(group_id, "streams.task.offset.interval.ms", self.settings.streams.task_offset_interval_ms)
+        return self._clamped_config(
+            group_id, "streams.task.offset.interval.ms", self.settings.streams.task_offset_interval_ms
+        )
 
     def streams_acceptable_recovery_lag(self, group_id: str) -> int:
         """Lag of a state, in records, that does not keep a task from being active at once."""
@@ -275,7 +281,7 @@ class Groups:
     def streams_assignor_configs(self, group_id: str) -> dict[str, str]:
         """Return the configs of a streams group's assignor, as they are logged with the group's epoch."""
         settings = self.settings.streams
-        replicas = self._bounded(group_id, "streams.num.standby.replicas", settings.standby_replicas)
+        replicas = self._clamped_config(group_id, "streams.num.standby.replicas", settings.standby_replicas)
         tags, name = settings.tags, "streams.rack.aware.assignment.tags"
         if self.topology.image.configs:
             tags = self.topology.image.configs_of(GROUP, group_id).get(name, tags)
@@ -295,13 +301,13 @@ class Groups:
     def until_task_assignment_ms(self, group: StreamsGroup, now: Millis) -> int:
         """Time until a streams group's targets are old enough to be computed again, in ms."""
         config = self.settings.streams.assignment_interval_ms
-        interval = self._bounded(group.group_id, "streams.assignment.interval.ms", config)
+        interval = self._clamped_config(group.group_id, "streams.assignment.interval.ms", config)
         return _left_ms(interval, group.target_timestamp, now)
 
     def _integer(self, group_id: str, name: str, default: int) -> int:
         return self.topology.integer(group_id, name, f"group.{name}", default)
 
-    def _bounded(self, group_id: str, name: str, config: Bounded) -> int:
+    def _clamped_config(self, group_id: str, name: str, config: Bounded) -> int:
         if not self.topology.image.configs:
             return config.default
         return config.clamp(self.topology.integer(group_id, name, f"group.{name}", config.default))

@@ -35,7 +35,7 @@ def share_coordinator(
         partitions=values.integer("share.coordinator.state.topic.num.partitions"),
         new_state=lambda partition: ShareStates(settings, topology),  # noqa: ARG005
         decode=decode_record,
-        loaded=loaded,
+        loaded=on_loaded,
         clock=clock,
         tasks=tasks,
         alarm=alarm,
@@ -50,7 +50,7 @@ def locate(states: ShareStates, offset: int) -> None:
     states.offset = offset
 
 
-def loaded(states: ShareStates, now: Millis) -> Result:  # noqa: ARG001
+def on_loaded(states: ShareStates, now: Millis) -> Result:  # noqa: ARG001
     """Remove topics that were deleted while the partition was not loaded, and start the timers that keep the log short."""
     timers = [
         Timer(snapshot_cold, (), states.settings.cold_snapshot_ms),

@@ -161,7 +161,7 @@ class SharePartition:
         """Return the time at which the next lock ends; NEVER without locks."""
         return min((span.deadline for span in self.window.spans if span.state == ACQUIRED), default=NEVER)
 
-    def archived(self, first: int, last: int) -> StateChange:
+    def archive(self, first: int, last: int) -> StateChange:
         """Archive records that are in the dead-letter topic, or cannot be written there; returns the change."""
         window = self.window
         change = StateChange()

@@ -54,7 +54,7 @@ class ShareSession:
             self.partitions[place] = has_error
         return is_due
 
-    def served(self, place: TopicIdPartition) -> None:
+    def move_last(self, place: TopicIdPartition) -> None:
         """Make a partition whose records are in a response the last one: the others come first in the next response."""
         if self.partitions.pop(place, None) is not None:
             self.partitions[place] = False
@@ -112,7 +112,7 @@ class ShareSessions:
             session.interrupt()
         return session
 
-    def disconnected(self, connection: Hashable) -> list[ShareSession]:
+    def end_all_of(self, connection: Hashable) -> list[ShareSession]:
         """Close and return the sessions that began on a connection."""
         ended = (self.end(member) for member in tuple(self._of_connection.get(connection, ())))
         return [session for session in ended if session is not None]

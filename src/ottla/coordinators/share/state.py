@@ -23,7 +23,7 @@ from ottla.coordinators.records import CoordinatorRecord
 from ottla.coordinators.runtime import Millis, Result, Timer, operation
 from ottla.coordinators.share import records
 from ottla.coordinators.share.records import SharePartitionKey
-from ottla.coordinators.share.state_batches import StateBatch, merge, merged
+from ottla.coordinators.share.state_batches import StateBatch, merge, merge_into_new
 from ottla.coordinators.topology import Topology
 from ottla.metadata.configs import BrokerValues
 from ottla.protocol import errors
@@ -219,7 +219,9 @@ class SharePartitionState:
         """Apply the changes of a write."""
         self.leader_epoch = value.leader_epoch
         self.fencing_epoch = max(self.fencing_epoch, value.leader_epoch)
-        self.start_offset, self.delivery_complete_count = self.moved(value.start_offset, value.delivery_complete_count)
+        self.start_offset, self.delivery_complete_count = self.position_after(
+            value.start_offset, value.delivery_complete_count
+        )
         coming = [
             StateBatch(
                 state_batch.first_offset,
@@ -232,7 +234,7 @@ class SharePartitionState:
         merge(self.batches, coming, self.start_offset)
         self.updates += 1
 
-    def moved(self, start_offset: int, delivery_complete_count: int) -> tuple[int, int]:
+    def position_after(self, start_offset: int, delivery_complete_count: int) -> tuple[int, int]:
         """Return start offset and count after a write of these values; those of an older start offset are ignored."""
         if start_offset > self.start_offset:
             return start_offset, delivery_complete_count
@@ -390,7 +392,7 @@ def _record_of(
 ) -> CoordinatorRecord:
     """Return the record of a write: an update, or a snapshot after many updates."""
     where = written.group_id, written.topic_id, written.partition
-    start_offset, complete = state.moved(written.start_offset, written.delivery_complete_count)
+    start_offset, complete = state.position_after(written.start_offset, written.delivery_complete_count)
     if state.updates < states.settings.updates_per_snapshot:
         return records.update(
             where,
@@ -398,7 +400,7 @@ def _record_of(
             leader_epoch=leader_epoch,
             start_offset=start_offset,
             delivery_complete_count=complete,
-            batches=merged(written.batches, start_offset),
+            batches=merge_into_new(written.batches, start_offset),
         )
     batches = list(state.batches)
     merge(batches, written.batches, start_offset)

@@ -41,7 +41,7 @@ def merge(batches: list[StateBatch], coming: Iterable[StateBatch], start_offset:
     _cut(batches, start_offset)
 
 
-def merged(coming: Iterable[StateBatch], start_offset: int) -> list[StateBatch]:
+def merge_into_new(coming: Iterable[StateBatch], start_offset: int) -> list[StateBatch]:
     """Return `coming` merged into a new list."""
     batches: list[StateBatch] = []
     merge(batches, coming, start_offset)

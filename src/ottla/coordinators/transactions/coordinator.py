@@ -31,14 +31,14 @@ def transaction_coordinator(
     version          returns the finalized level of transaction.version
     new_producer_id  returns a producer id that was never used
     send             called with (partition, Markers) when the end of a transaction is decided; after writing the markers the
-                     receiver runs `completed`
+                     receiver runs `complete_transaction`
     """
     settings = TransactionSettings.of(values)
     return Runtime(
         partitions=values.integer("transaction.state.log.num.partitions"),
         new_state=lambda partition: Transactions(settings, version, new_producer_id),  # noqa: ARG005
         decode=decode_record,
-        loaded=loaded,
+        loaded=on_loaded,
         clock=clock,
         tasks=tasks,
         alarm=alarm,
@@ -46,7 +46,7 @@ def transaction_coordinator(
     )
 
 
-def loaded(state: Transactions, now: Millis) -> Result:  # noqa: ARG001
+def on_loaded(state: Transactions, now: Millis) -> Result:  # noqa: ARG001
     """Continue the work of the previous coordinator: markers of decided transactions, timeouts of open ones."""
     outgoing = [markers_of(transaction) for transaction in state.transactions.values() if transaction.state in PREPARED]
     timers = [

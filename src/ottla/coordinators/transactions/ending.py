@@ -63,7 +63,7 @@ def end_transaction(state: Transactions, request: EndTxnRequest, now: Millis) ->
             answer = EndTxnResponse(producer_id=transaction.producer_id, producer_epoch=transaction.epoch)
         return Result(answers=[(request, answer)])
     assert transaction is not None
-    result = decided(state, transaction, now, commit=request.committed, bumps=bumps)
+    result = write_decision(state, transaction, now, commit=request.committed, bumps=bumps)
     (record,) = result.records
     value = record.value
     producer_id, epoch = value.producer_id, value.producer_epoch  # type: ignore[union-attr]
@@ -117,7 +117,7 @@ def _error_without_transaction(transaction: Transaction, request: EndTxnRequest)
     return errors.CONCURRENT_TRANSACTIONS if transaction.state == ending else errors.INVALID_TXN_STATE
 
 
-def decided(
+def write_decision(
     state: Transactions,
     transaction: Transaction,
     now: Millis,
@@ -178,7 +178,7 @@ def _refuse_completion(markers: Markers, code: int) -> int:  # noqa: ARG001
 
 
 @operation(_refuse_completion)
-def completed(state: Transactions, markers: Markers, now: Millis) -> Result:
+def complete_transaction(state: Transactions, markers: Markers, now: Millis) -> Result:
     """Complete a transaction whose partitions all have their marker. The answer is an error code."""
     transaction = state.transactions.get(markers.transactional_id)
     if transaction is None or transaction.state not in PREPARED or markers_of(transaction) != markers:
@@ -204,7 +204,9 @@ def abort_timed_out(state: Transactions, now: Millis) -> Result:
         for transaction in map(state.transactions.__getitem__, sorted(state.ongoing))
         if transaction.started_ms + transaction.timeout_ms < now
     ]
-    results = [decided(state, transaction, now, commit=False, fences=True) for transaction in late[:_MOST_AT_ONCE]]
+    results = [
+        write_decision(state, transaction, now, commit=False, fences=True) for transaction in late[:_MOST_AT_ONCE]
+    ]
 
     def tell(state: Transactions, now: Millis) -> Result:
         outcomes = [result.then(state, now) for result in results if result.then is not None]

@@ -12,7 +12,7 @@ previous epoch, as in a repeated request, it gets the current one; with any othe
 from typing import Final, NamedTuple
 
 from ottla.coordinators.runtime import Millis, Result, operation
-from ottla.coordinators.transactions.ending import decided
+from ottla.coordinators.transactions.ending import write_decision
 from ottla.coordinators.transactions.state import Transactions
 from ottla.coordinators.transactions.transaction import (
     EMPTY,
@@ -58,7 +58,7 @@ def init_producer_id(state: Transactions, request: InitProducerIdRequest, now: M
         return Result(answers=[(request, refuse_init(request, errors.PRODUCER_FENCED))])
     if transaction.state == ONGOING:
         answer = refuse_init(request, errors.CONCURRENT_TRANSACTIONS)
-        return decided(state, transaction, now, commit=False, fences=True)._replace(answers=[(request, answer)])
+        return write_decision(state, transaction, now, commit=False, fences=True)._replace(answers=[(request, answer)])
     following = _next(state, transaction, request)
     if following is None:
         return Result(answers=[(request, refuse_init(request, errors.PRODUCER_FENCED))])

@@ -11,7 +11,7 @@ from ottla.broker.cluster.peers import Peers
 from ottla.broker.coordination.routing import CoordinatorRouting
 from ottla.broker.coordination.share_state import ShareCoordinators, ShareStateKeeper
 from ottla.coordinators.runtime import Runtime
-from ottla.coordinators.share.coordinator import loaded, locate
+from ottla.coordinators.share.coordinator import locate, on_loaded
 from ottla.coordinators.share.records import decode_record
 from ottla.coordinators.share.state import ShareCoordinatorSettings, ShareStates, StateOutcome
 from ottla.coordinators.topology import Topology
@@ -55,7 +55,7 @@ class Desk:
             partitions=1,
             new_state=lambda partition: ShareStates(ShareCoordinatorSettings(), cluster),
             decode=decode_record,
-            loaded=loaded,
+            loaded=on_loaded,
             clock=VirtualClock(),
             locate=locate,
         )

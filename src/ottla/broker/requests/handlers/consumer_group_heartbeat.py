@@ -64,7 +64,7 @@ def _heartbeat(
 ) -> Answer[ConsumerGroupHeartbeatResponse]:
     if not may_describe:
         return ConsumerGroupHeartbeatResponse(error_code=TOPIC_AUTHORIZATION_FAILED)
-    wrong = consumer_heartbeat.malformed(request)
+    wrong = consumer_heartbeat.request_error(request)
     if wrong is not None:
         return ConsumerGroupHeartbeatResponse(error_code=INVALID_REQUEST, error_message=wrong)
     if request.server_assignor is not None:

@@ -255,7 +255,7 @@ class _ShareFetchAttempt:
         rows = []
         for place, data in reads:
             if data.records:
-                session.served(place)
+                session.move_last(place)
             elif not is_first and not session.is_due(place, has_error=data.error_code != NONE):
                 continue
             rows.append((place, data))

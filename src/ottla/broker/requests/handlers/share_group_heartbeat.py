@@ -57,7 +57,7 @@ def _heartbeat(
         return ShareGroupHeartbeatResponse(error_code=TOPIC_AUTHORIZATION_FAILED)
     if not 0 < len(request.member_id) <= MEMBER_ID_LENGTH:
         return ShareGroupHeartbeatResponse(error_code=INVALID_REQUEST)
-    wrong = share_heartbeat.malformed(request)
+    wrong = share_heartbeat.request_error(request)
     if wrong is not None:
         return ShareGroupHeartbeatResponse(error_code=INVALID_REQUEST, error_message=wrong)
     return broker.groups.run(request.group_id, share_heartbeat.heartbeat, request)

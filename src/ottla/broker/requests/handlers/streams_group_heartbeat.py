@@ -68,7 +68,7 @@ async def streams_group_heartbeat(
             return _refuse(STREAMS_INVALID_TOPOLOGY, f"Topic names {','.join(invalid)} are not valid topic names.")
         if not await may_use_many_topics(context, AclOperation.DESCRIBE, topics, broker.tasks):
             return _refuse(TOPIC_AUTHORIZATION_FAILED)
-    wrong = streams_heartbeat.malformed(request)
+    wrong = streams_heartbeat.request_error(request)
     if wrong is not None:
         return _refuse(*wrong)
 

@@ -102,7 +102,7 @@ class ClassicGroup:
         for stored in value.members:
             member = known.get(stored.member_id)
             if member is None or not member.agrees(stored, value.protocol or ""):
-                member = Member.stored(stored, value.protocol or "")
+                member = Member.from_record(stored, value.protocol or "")
             member.assignment = stored.assignment
             self.members[stored.member_id] = member
         self.state = State.STABLE if self.members else State.EMPTY

@@ -65,7 +65,7 @@ class Member:
         )
 
     @classmethod
-    def stored(cls, record: MemberMetadata, protocol: str) -> "Member":
+    def from_record(cls, record: MemberMetadata, protocol: str) -> "Member":
         """Return the member of a logged record."""
         timeout = record.rebalance_timeout if record.rebalance_timeout >= 0 else record.session_timeout
         return cls(

@@ -146,17 +146,17 @@ def join_in_place(
 ) -> Result:
     """Handle JoinGroup like `join`; `instead_of`, the tombstones of an empty consumer group, is appended before a new group."""
     if request.group_id in groups.share_groups:
-        return rejected(request, errors.INCONSISTENT_GROUP_PROTOCOL, member_id="")
+        return reject(request, errors.INCONSISTENT_GROUP_PROTOCOL, member_id="")
     group = groups.get(request.group_id)
     if group is None:
         if request.member_id:
-            return rejected(request, errors.UNKNOWN_MEMBER_ID)
+            return reject(request, errors.UNKNOWN_MEMBER_ID)
         new = empty_group(ClassicGroup(request.group_id), 0, now)
         return Result(records=(*instead_of, new), then=partial(_join_new_group, request))
     return _join(groups, group, request, now)
 
 
-def rejected(request: JoinGroupRequest, code: int, member_id: str | None = None) -> Result:
+def reject(request: JoinGroupRequest, code: int, member_id: str | None = None) -> Result:
     """Reject a JoinGroup; the response has the request's member id unless `member_id` is set."""
     response = _not_joined(request, code, request.member_id if member_id is None else member_id)
     return Result(answers=((request, response),))
@@ -174,7 +174,7 @@ def _join(groups: Groups, group: ClassicGroup, request: JoinGroupRequest, now: M
         draft.answer(request, _not_joined(request, errors.GROUP_MAX_SIZE_REACHED, ""))
         return draft.result()
     if not group.supports(request.protocol_type, [protocol.name for protocol in request.protocols]):
-        return rejected(request, errors.INCONSISTENT_GROUP_PROTOCOL)
+        return reject(request, errors.INCONSISTENT_GROUP_PROTOCOL)
     if request.member_id:
         _join_known(groups, group, request, draft)
         return draft.result()
@@ -227,9 +227,11 @@ def _join_known(groups: Groups, group: ClassicGroup, request: JoinGroupRequest, 
     unchanged = member.protocols == protocols_of(request)
     is_leader = group.leader == member.member_id
     if unchanged and group.state is State.COMPLETING_REBALANCE:
-        draft.answer(request, _joined(group, member, with_members=is_leader))  # its response was lost: send it again
+        draft.answer(
+            request, _join_response(group, member, with_members=is_leader)
+        )  # its response was lost: send it again
     elif unchanged and group.state is State.STABLE and not is_leader:
-        draft.answer(request, _joined(group, member, with_members=False))
+        draft.answer(request, _join_response(group, member, with_members=False))
     else:
         _park_join(member, request, draft)
         group.update(member, request)
@@ -322,10 +324,10 @@ def _static_replaced(
     draft = _Draft()
     draft.cancel_session(group, old_id)
     draft.session(group, member)
-    response = _joined(group, member, with_members=False)
+    response = _join_response(group, member, with_members=False)
     if request.context.version >= 9:
         if group.leader == new_id:
-            response = _joined(group, member, with_members=True)
+            response = _join_response(group, member, with_members=True)
             response.skip_assignment = True
     else:
         response.leader = leader_before
@@ -334,10 +336,10 @@ def _static_replaced(
 
 
 def _static_not_replaced(request: JoinGroupRequest, groups: Groups, code: int, now: Millis) -> Result:
-    return rejected(request, code, "")
+    return reject(request, code, "")
 
 
-def _joined(group: ClassicGroup, member: Member, *, with_members: bool) -> JoinGroupResponse:
+def _join_response(group: ClassicGroup, member: Member, *, with_members: bool) -> JoinGroupResponse:
     """The JoinGroup response of a member of the current generation; the leader's lists the members."""
     protocol = group.protocol or ""
     members = [
@@ -433,7 +435,7 @@ def _complete_join(group: ClassicGroup, draft: _Draft) -> None:
     for member in group.members.values():
         if member.join is not None:
             is_leader = member.member_id == group.leader
-            draft.answer(member.join, _joined(group, member, with_members=is_leader))
+            draft.answer(member.join, _join_response(group, member, with_members=is_leader))
             member.join = None
         member.is_new = False
         draft.session(group, member)
@@ -465,14 +467,14 @@ def sync(groups: Groups, request: SyncGroupRequest, now: Millis) -> Result:
         assignments = {assignment.member_id: assignment.assignment for assignment in request.assignments}
         return Result(
             records=(stable_group(group, assignments, now),),
-            then=partial(_assigned, request),
+            then=partial(_answer_syncs, request),
             refused=partial(_not_assigned, request),
         )
     draft = _Draft()
-    _received_sync(group, member, draft)
+    _note_sync(group, member, draft)
     if group.state is State.STABLE:
         draft.session(group, member)
-        draft.answer(request, _synced(group, member))
+        draft.answer(request, _sync_response(group, member))
     else:
         if member.sync is not None:
             draft.answer(member.sync, _refuse_sync(member.sync, errors.REBALANCE_IN_PROGRESS))
@@ -493,19 +495,19 @@ def _sync_error(group: ClassicGroup | None, request: SyncGroupRequest) -> int:
     return errors.REBALANCE_IN_PROGRESS if group.state is State.PREPARING_REBALANCE else errors.NONE
 
 
-def _received_sync(group: ClassicGroup, member: Member, draft: _Draft) -> None:
+def _note_sync(group: ClassicGroup, member: Member, draft: _Draft) -> None:
     group.pending_sync.discard(member.member_id)
     if not group.pending_sync:
         draft.timers.append(Timer(expire_sync, (group.group_id,), None))
 
 
-def _synced(group: ClassicGroup, member: Member) -> SyncGroupResponse:
+def _sync_response(group: ClassicGroup, member: Member) -> SyncGroupResponse:
     return SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
     )
 
 
-def _assigned(request: SyncGroupRequest, groups: Groups, now: Millis) -> Result:
+def _answer_syncs(request: SyncGroupRequest, groups: Groups, now: Millis) -> Result:
     """Answer all parked SyncGroup requests; the assignments are in the log."""
     group = groups.groups[request.group_id]
     draft = _Draft()
@@ -513,10 +515,10 @@ def _assigned(request: SyncGroupRequest, groups: Groups, now: Millis) -> Result:
     if leader.sync is not None:
         draft.answer(leader.sync, _refuse_sync(leader.sync, errors.REBALANCE_IN_PROGRESS))
     leader.sync = request
-    _received_sync(group, leader, draft)
+    _note_sync(group, leader, draft)
     for member in group.members.values():
         if member.sync is not None:
-            draft.answer(member.sync, _synced(group, member))
+            draft.answer(member.sync, _sync_response(group, member))
             member.sync = None
             draft.session(group, member)
     return draft.result()
@@ -594,11 +596,11 @@ def leaving_members(request: LeaveGroupRequest) -> list[MemberIdentity]:
 
 def _refuse_leave(request: LeaveGroupRequest, code: int) -> LeaveGroupResponse:
     if code == errors.UNKNOWN_MEMBER_ID:
-        return left(request, [code] * len(leaving_members(request)))
+        return leave_response(request, [code] * len(leaving_members(request)))
     return LeaveGroupResponse(error_code=code)
 
 
-def left(request: LeaveGroupRequest, codes: list[int]) -> LeaveGroupResponse:
+def leave_response(request: LeaveGroupRequest, codes: list[int]) -> LeaveGroupResponse:
     """Return the response with the error of each member; before version 3 it has a single error."""
     if request.context.version < 3:
         return LeaveGroupResponse(error_code=codes[0])
@@ -632,7 +634,7 @@ def leave(groups: Groups, request: LeaveGroupRequest, now: Millis) -> Result:
             leaving.append(member_id)
         codes.append(code)
     draft = _Draft()
-    draft.answer(request, left(request, codes))
+    draft.answer(request, leave_response(request, codes))
     return _depart(groups, group, leaving, draft, now) if leaving else draft.result()
 
 
@@ -685,7 +687,7 @@ def _empty(group: ClassicGroup, draft: _Draft, now: Millis, retry: Timer | None 
     """Begin a generation without members after the last one left. Replay of the record empties the group."""
     gone = list(group.members.values())
 
-    def emptied(groups: Groups, now: Millis) -> Result:
+    def dismiss_members(groups: Groups, now: Millis) -> Result:
         for member in gone:
             draft.cancel_session(group, member.member_id)
             _dismiss(member, draft)
@@ -693,8 +695,8 @@ def _empty(group: ClassicGroup, draft: _Draft, now: Millis, retry: Timer | None 
         draft.timers.append(Timer(expire_sync, (group.group_id,), None))
         return draft.result()
 
-    def refused(groups: Groups, code: int, now: Millis) -> Result:
+    def retry_later(groups: Groups, code: int, now: Millis) -> Result:
         return Result(timers=(retry,) if retry else ())
 
     record = empty_group(group, group.generation + 1, now)
-    return Result(records=(record,), then=emptied, refused=refused if retry else None)
+    return Result(records=(record,), then=dismiss_members, refused=retry_later if retry else None)

@@ -33,7 +33,7 @@ def _target(share: Mapping[bytes, Collection[int]]) -> Target:
     return {topic_id: frozenset(partitions) for topic_id, partitions in sorted(share.items()) if partitions}
 
 
-def _frozen(shares: _Shares) -> dict[str, Target]:
+def _freeze(shares: _Shares) -> dict[str, Target]:
     return {member_id: _target(share) for member_id, share in shares.items()}
 
 
@@ -57,7 +57,7 @@ def assign_ranges(members: Subscribers, partitions: Mapping[bytes, int]) -> dict
             if end > begin:
                 shares[member_id][topic_id] = set(range(begin, end))
             begin = end
-    return _frozen(shares)
+    return _freeze(shares)
 
 
 def assign_uniformly(members: Subscribers, partitions: Mapping[bytes, int]) -> dict[str, Target]:
@@ -70,7 +70,7 @@ def assign_uniformly(members: Subscribers, partitions: Mapping[bytes, int]) -> d
     return _deal_by_subscription(members, partitions)
 
 
-def _kept(members: Subscribers, partitions: Mapping[bytes, int]) -> tuple[dict[str, Target], dict[bytes, set[int]]]:
+def _keep(members: Subscribers, partitions: Mapping[bytes, int]) -> tuple[dict[str, Target], dict[bytes, set[int]]]:
     """Return what each member keeps of its last target, mostly all of it, and all that is kept by topic; none is kept twice."""
     taken: dict[bytes, set[int]] = {topic_id: set() for topic_id in partitions}
     kept: dict[str, Target] = {}
@@ -105,7 +105,7 @@ def _deal_alike(members: Subscribers, topics: frozenset[bytes], partitions: Mapp
 
     A join changes the targets of some members only: those of the others are returned as they were.
     """
-    kept, taken = _kept(members, partitions)
+    kept, taken = _keep(members, partitions)
     sizes = {member_id: _size(target) for member_id, target in kept.items()}
     quotient, more = divmod(sum(partitions[topic_id] for topic_id in topics), len(members))
     free = [
@@ -134,14 +134,14 @@ def _deal_alike(members: Subscribers, topics: frozenset[bytes], partitions: Mapp
     for member_id, room in wanting:
         for _, (topic_id, number) in zip(range(room), dealt, strict=False):
             shares[member_id].setdefault(topic_id, set()).add(number)
-    return kept | _frozen(shares)
+    return kept | _freeze(shares)
 
 
 def _deal_by_subscription(members: Subscribers, partitions: Mapping[bytes, int]) -> dict[str, Target]:
     """Assign when members read different topics: free partitions go to the member with fewest, topics with few readers
     first; then single partitions move from members with more to members with fewer, until no move helps.
     """
-    kept, taken = _kept(members, partitions)
+    kept, taken = _keep(members, partitions)
     shares = {member_id: _share(target) for member_id, target in kept.items()}
     sizes = {member_id: _size(share) for member_id, share in shares.items()}
     readers: dict[bytes, list[str]] = {}
@@ -161,7 +161,7 @@ def _deal_by_subscription(members: Subscribers, partitions: Mapping[bytes, int])
             heapq.heapreplace(least, (size + 1, place, taker))
     while _move_along(shares, sizes, readers):
         pass
-    return _frozen(shares)
+    return _freeze(shares)
 
 
 def _move_along(shares: _Shares, sizes: dict[str, int], readers: Mapping[bytes, Sequence[str]]) -> bool:

@@ -123,12 +123,14 @@ class ConsumerGroup:
         """Apply one record of this group."""
         key, value = record.key, record.value
         if isinstance(key, ConsumerGroupCurrentMemberAssignmentKey):
-            stored = Current.stored(value) if isinstance(value, ConsumerGroupCurrentMemberAssignmentValue) else None
+            stored = (
+                Current.from_record(value) if isinstance(value, ConsumerGroupCurrentMemberAssignmentValue) else None
+            )
             self._set_current(key.member_id, stored)
         elif isinstance(key, ConsumerGroupMemberMetadataKey):
             self._subscribed = self._regexes = None
             if isinstance(value, ConsumerGroupMemberMetadataValue):
-                self._describe(key.member_id, Description.stored(value))
+                self._describe(key.member_id, Description.from_record(value))
             else:
                 self._remove(key.member_id)
         elif isinstance(key, ConsumerGroupTargetAssignmentMemberKey):

@@ -14,7 +14,7 @@ from ottla.coordinators.groups.consumer.member import (
     Description,
     Owned,
 )
-from ottla.coordinators.groups.consumer.reconciliation import is_within, reported
+from ottla.coordinators.groups.consumer.reconciliation import is_within, merge_reported
 from ottla.coordinators.groups.consumer.records import member_current
 from ottla.coordinators.groups.consumer.subscriptions import refresh_is_due
 from ottla.coordinators.groups.consumer.timers import end_session, fence
@@ -44,7 +44,7 @@ def refuse(
     return ConsumerGroupHeartbeatResponse(error_code=code, error_message=message)
 
 
-def malformed(request: ConsumerGroupHeartbeatRequest) -> str | None:
+def request_error(request: ConsumerGroupHeartbeatRequest) -> str | None:
     """Return the message of an INVALID_REQUEST that does not depend on the group; None if there is no such error."""
     epoch = request.member_epoch
     # From version 1 on members generate their ids (KIP-1082).
@@ -125,7 +125,7 @@ def _update(groups: Groups, request: ConsumerGroupHeartbeatRequest, now: Millis)
     member_id = request.member_id or uuid_text(groups.random.bytes16())
     owned = None
     if request.topic_partitions is not None:
-        owned = reported((topic.topic_id, topic.partitions) for topic in request.topic_partitions)
+        owned = merge_reported((topic.topic_id, topic.partitions) for topic in request.topic_partitions)
     update = Update(groups, group, member_id, now)
     if request.context.authorizer is not None:
         update.context = request.context

@@ -60,7 +60,7 @@ class Description(NamedTuple):
     classic: ClassicMember | None = None
 
     @classmethod
-    def stored(cls, value: ConsumerGroupMemberMetadataValue) -> "Description":
+    def from_record(cls, value: ConsumerGroupMemberMetadataValue) -> "Description":
         """Return the description of a logged record."""
         classic = value.classic_member_metadata
         return cls(
@@ -100,7 +100,7 @@ class Current(NamedTuple):
     revoking: Owned = {}  # noqa: RUF012
 
     @classmethod
-    def stored(cls, value: ConsumerGroupCurrentMemberAssignmentValue) -> "Current":
+    def from_record(cls, value: ConsumerGroupCurrentMemberAssignmentValue) -> "Current":
         """Return the assignment of a logged record."""
         try:
             state = MemberState(value.state)
@@ -110,8 +110,8 @@ class Current(NamedTuple):
             value.member_epoch,
             value.previous_member_epoch,
             state,
-            _owned(value.assigned_partitions, value.member_epoch),
-            _owned(value.partitions_pending_revocation, value.member_epoch),
+            _owned_from(value.assigned_partitions, value.member_epoch),
+            _owned_from(value.partitions_pending_revocation, value.member_epoch),
         )
 
     def at(self, epoch: int, state: MemberState, assigned: Owned, revoking: Owned) -> "Current":
@@ -124,7 +124,7 @@ class Current(NamedTuple):
         return self.revoking.get(topic_id, {}).get(partition) if epoch is None else epoch
 
 
-def _owned(topics: Iterable[OwnedPartitions], otherwise: int) -> Owned:
+def _owned_from(topics: Iterable[OwnedPartitions], otherwise: int) -> Owned:
     """Return partitions with their epochs; records before Kafka 4.1 have no epochs, and get the member's (`otherwise`)."""
     return {
         topic.topic_id: dict(

@@ -20,7 +20,7 @@ Reported = Mapping[bytes, frozenset[int]]
 """Topic id -> partitions: those that the member owns according to its heartbeat."""
 
 
-def reported(topics: Iterable[tuple[bytes, Iterable[int]]]) -> Reported:
+def merge_reported(topics: Iterable[tuple[bytes, Iterable[int]]]) -> Reported:
     """Return the partitions that a member reports to own, as a mapping; a topic may be named twice."""
     partitions_by_id: dict[bytes, frozenset[int]] = {}
     for topic_id, partitions in topics:

@@ -21,7 +21,7 @@ from ottla.coordinators.groups.consumer.member import (
     Description,
     MemberState,
 )
-from ottla.coordinators.groups.consumer.reconciliation import reported
+from ottla.coordinators.groups.consumer.reconciliation import merge_reported
 from ottla.coordinators.groups.consumer.timers import end_join, end_session, end_sync, fence, no_timers
 from ottla.coordinators.groups.consumer.update import Update
 from ottla.coordinators.groups.member_checks import check_instance, check_room
@@ -46,11 +46,11 @@ def join(groups: Groups, group: ConsumerGroup, request: JoinGroupRequest, now: M
     settings = groups.settings
     if not (settings.consumer.may_upgrade or settings.consumer.may_downgrade):
         # group.consumer.migration.policy is disabled
-        return classic.rejected(request, errors.INCONSISTENT_GROUP_PROTOCOL, member_id="")
+        return classic.reject(request, errors.INCONSISTENT_GROUP_PROTOCOL, member_id="")
     try:
         return _join(groups, group, request, now)
     except Refused as refused:
-        return classic.rejected(request, refused.code, member_id="")
+        return classic.reject(request, refused.code, member_id="")
 
 
 def _join(groups: Groups, group: ConsumerGroup, request: JoinGroupRequest, now: Millis) -> Result:
@@ -77,7 +77,7 @@ def _join(groups: Groups, group: ConsumerGroup, request: JoinGroupRequest, now: 
         return _join_and_downgrade(update, request, subscription, now)
     update.retarget()
     _reconcile(update, subscription)
-    answer = _joined(update, request)
+    answer = _join_response(update, request)
     timeout_ms = request.rebalance_timeout_ms if request.rebalance_timeout_ms >= 0 else request.session_timeout_ms
     timers = [
         *update.timers,
@@ -92,7 +92,7 @@ def _join(groups: Groups, group: ConsumerGroup, request: JoinGroupRequest, now: 
 def _reconcile(update: Update, subscription: ConsumerProtocolSubscription) -> None:
     topics = update.groups.topology.image.topics
     update.reconcile(
-        reported(
+        merge_reported(
             (topics[owned_partition.topic].id, owned_partition.partitions)
             for owned_partition in subscription.owned_partitions or ()
             if owned_partition.topic in topics
@@ -124,7 +124,7 @@ def _description(
     )
 
 
-def _joined(update: Update, request: JoinGroupRequest) -> JoinGroupResponse:
+def _join_response(update: Update, request: JoinGroupRequest) -> JoinGroupResponse:
     return JoinGroupResponse(
         generation_id=update.current.epoch,
         protocol_type=CONSUMER,
@@ -153,7 +153,7 @@ def _join_and_downgrade(
     timers = [timer for member_id in scratch for timer in no_timers(group.group_id, member_id)]
     return Result(
         (*group.tombstones(), record),
-        ((request, _joined(update, request)),),
+        ((request, _join_response(update, request)),),
         timers,
         then=partial(classic.take_over, group.group_id, protocols, resubscribed),
     )
@@ -254,4 +254,4 @@ def leave(groups: Groups, group: ConsumerGroup, request: LeaveGroupRequest, now:
         elif code == errors.NONE and member.member_id not in leaving:
             leaving.append(member.member_id)
         codes.append(code)
-    return fence(groups, group, leaving, now, ((request, classic.left(request, codes)),))
+    return fence(groups, group, leaving, now, ((request, classic.leave_response(request, codes)),))

@@ -58,10 +58,10 @@ def _check(groups: Groups, group: ClassicGroup) -> None:
     elif len(group.members) > settings.max_size:
         why = "the group size exceeds the consumer group maximum size"
     if why is not None:
-        raise _refused(group, why)
+        raise _refusal(group, why)
 
 
-def _refused(group: ClassicGroup, why: str) -> Refused:
+def _refusal(group: ClassicGroup, why: str) -> Refused:
     return Refused(
         errors.GROUP_ID_NOT_FOUND, f"Cannot upgrade classic group {group.group_id} to consumer group because {why}."
     )
@@ -70,10 +70,10 @@ def _refused(group: ClassicGroup, why: str) -> Refused:
 def _records(groups: Groups, group: ClassicGroup) -> list[CoordinatorRecord]:
     try:
         members = {
-            member.member_id: _converted(groups, group, member, group.protocol) for member in group.members.values()
+            member.member_id: _convert(groups, group, member, group.protocol) for member in group.members.values()
         }
     except PeerError:
-        raise _refused(group, "the embedded consumer protocol is malformed") from None
+        raise _refusal(group, "the embedded consumer protocol is malformed") from None
     group_id, epoch = group.group_id, group.generation
     names = set(subscriptions({member_id: description for member_id, (description, _) in members.items()}, {}))
     return [
@@ -88,9 +88,7 @@ def _records(groups: Groups, group: ClassicGroup) -> list[CoordinatorRecord]:
     ]
 
 
-def _converted(
-    groups: Groups, group: ClassicGroup, member: Member, protocol: str | None
-) -> tuple[Description, Current]:
+def _convert(groups: Groups, group: ClassicGroup, member: Member, protocol: str | None) -> tuple[Description, Current]:
     """Convert a classic member to a consumer group member in the classic group's generation. Raises PeerError, Refused."""
     metadata = member.metadata(protocol) if protocol is not None else member.protocols[0][1]
     subscription = decode_subscription(metadata)
@@ -98,7 +96,7 @@ def _converted(
     if member.assignment:
         assignment = decode_assignment(member.assignment)
         if assignment.user_data:
-            raise _refused(
+            raise _refusal(
                 group,
                 "an unsupported custom assignor is in use. Please refer to the documentation or switch to a default "
                 "assignor before re-attempting the upgrade",

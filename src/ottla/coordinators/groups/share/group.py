@@ -74,11 +74,11 @@ class StatePartitions(NamedTuple):
     deleting: Mapping[bytes, str] = {}
 
     @classmethod
-    def stored(cls, value: ShareGroupStatePartitionMetadataValue) -> "StatePartitions":
+    def from_record(cls, value: ShareGroupStatePartitionMetadataValue) -> "StatePartitions":
         """Return the partitions of a logged record."""
         return cls(
-            _named(value.initializing_topics),
-            _named(value.initialized_topics),
+            _names_from(value.initializing_topics),
+            _names_from(value.initialized_topics),
             {deleting_topic.topic_id: deleting_topic.topic_name for deleting_topic in value.deleting_topics},
         )
 
@@ -87,11 +87,11 @@ class StatePartitions(NamedTuple):
         return self.initialized[topic_id][1] if topic_id in self.initialized else frozenset()
 
 
-def _named(topics: list[TopicPartitionsInfo]) -> NamedPartitions:
+def _names_from(topics: list[TopicPartitionsInfo]) -> NamedPartitions:
     return {topic.topic_id: (topic.topic_name, frozenset(topic.partitions)) for topic in topics}
 
 
-def joined(one: NamedPartitions, other: NamedPartitions) -> NamedPartitions:
+def union_of(one: NamedPartitions, other: NamedPartitions) -> NamedPartitions:
     """Return the union of two sets of partitions."""
     result = dict(one)
     for topic_id, (name, partitions) in other.items():
@@ -168,7 +168,7 @@ class ShareGroup:
                 self.targets.pop(key.member_id, None)
         elif isinstance(key, ShareGroupStatePartitionMetadataKey):
             self.partitions = (
-                StatePartitions.stored(value)
+                StatePartitions.from_record(value)
                 if isinstance(value, ShareGroupStatePartitionMetadataValue)
                 else StatePartitions()
             )

@@ -19,7 +19,7 @@ from ottla.coordinators.groups.consumer.member import JOINING, LEAVING, Target
 from ottla.coordinators.groups.heartbeat_interval import SHORTEST_MS, interval_ms
 from ottla.coordinators.groups.share import records as share_records
 from ottla.coordinators.groups.share.assignor import assign_simply
-from ottla.coordinators.groups.share.group import ShareGroup, ShareMember, joined, without
+from ottla.coordinators.groups.share.group import ShareGroup, ShareMember, union_of, without
 from ottla.coordinators.groups.share.records import NamedPartitions, ShareDescription
 from ottla.coordinators.groups.state import Groups
 from ottla.coordinators.records import CoordinatorRecord
@@ -40,7 +40,7 @@ _FROM_THE_START: Final = 0
 
 
 class InitializeShares(NamedTuple):
-    """Outgoing message of the runtime: initialise the state of these partitions. Its receiver then runs `initialized`.
+    """Outgoing message: initialise the state of these partitions. Its receiver then runs `finish_initialization`.
 
     start_offsets  topic id -> partition -> first offset of the group, -1 to apply share.auto.offset.reset
     """
@@ -59,7 +59,7 @@ def refuse(
     return ShareGroupHeartbeatResponse(error_code=code, error_message=message)
 
 
-def malformed(request: ShareGroupHeartbeatRequest) -> str | None:
+def request_error(request: ShareGroupHeartbeatRequest) -> str | None:
     """Return the message of an INVALID_REQUEST that does not depend on the group; None if there is no such error."""
     for name, value in (("MemberId", request.member_id), ("GroupId", request.group_id), ("RackId", request.rack_id)):
         if value is not None and not value.strip():
@@ -161,11 +161,11 @@ def _update(groups: Groups, request: ShareGroupHeartbeatRequest, now: Millis) ->
     session = _session(groups, group_id, member_id)
     if not outgoing:
         return Result(step.records, ((request, answer),), (session,))
-    then = partial(asked, group_id, frozenset(outgoing[0].start_offsets))
+    then = partial(record_request, group_id, frozenset(outgoing[0].start_offsets))
     return Result(step.records, ((request, answer),), (session,), then=then, outgoing=outgoing)
 
 
-def asked(group_id: str, topic_ids: frozenset[bytes], groups: Groups, now: Millis) -> Result:
+def record_request(group_id: str, topic_ids: frozenset[bytes], groups: Groups, now: Millis) -> Result:
     """Record the time of the request to the share coordinator; it is repeated only if no answer comes in time."""
     groups.share_groups[group_id].asked_at.update(dict.fromkeys(topic_ids, now))
     return NOTHING
@@ -333,7 +333,7 @@ class _Step:
         if not uninitialized:
             return ()
         before = group.partitions
-        initializing = joined(before.initializing, uninitialized)
+        initializing = union_of(before.initializing, uninitialized)
         if initializing != before.initializing:
             self.records.append(
                 share_records.state_partitions(group.group_id, initializing, before.initialized, before.deleting)
@@ -407,7 +407,7 @@ class Initialized(NamedTuple):
 
 
 @operation(lambda request, code: code)  # noqa: ARG005
-def initialized(groups: Groups, request: Initialized, now: Millis) -> Result:  # noqa: ARG001
+def finish_initialization(groups: Groups, request: Initialized, now: Millis) -> Result:  # noqa: ARG001
     """Record the initialised partitions, which may be assigned now; a later heartbeat retries the failed ones."""
     group = groups.share_groups.get(request.group_id)
     if group is None:
@@ -418,7 +418,7 @@ def initialized(groups: Groups, request: Initialized, now: Millis) -> Result:  #
     record = share_records.state_partitions(
         group.group_id,
         without(without(before.initializing, request.done), request.failed),
-        joined(before.initialized, done),
+        union_of(before.initialized, done),
         before.deleting,
     )
     return Result([record], ((request, errors.NONE),))

@@ -1,8 +1,8 @@
 """Administration of share group offsets: the part of the group coordinator.
 
 The share coordinator keeps the state itself. A change has three steps: `begin_*` in this module records the intention, the
-broker calls the share coordinator, and `initialized` or `deleted` records the outcome. If a broker fails in between, partitions
-stay initializing or deleting: a later heartbeat initialises them again, or another deletion includes them.
+broker calls the share coordinator, and `finish_initialization` or `finish_deletion` records the outcome. If a broker fails in
+between, partitions stay initializing or deleting: a later heartbeat initialises them again, or another deletion includes them.
 """
 # ruff: noqa: ARG001, ARG005 - operations and refusals have one signature each, whatever they need of it
 
@@ -11,8 +11,8 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from ottla.coordinators.groups.share import records as share_records
-from ottla.coordinators.groups.share.group import joined
-from ottla.coordinators.groups.share.heartbeat import asked, share_group_of, share_group_or_new
+from ottla.coordinators.groups.share.group import union_of
+from ottla.coordinators.groups.share.heartbeat import record_request, share_group_of, share_group_or_new
 from ottla.coordinators.groups.share.records import NamedPartitions
 from ottla.coordinators.groups.state import Groups
 from ottla.coordinators.runtime import Millis, Result, operation
@@ -69,11 +69,11 @@ class Begun(NamedTuple):
     state_epoch: int = 0
 
 
-def _refused(code: int) -> Begun:
+def _refuse(code: int) -> Begun:
     return Begun(code, errors.error(code).message)
 
 
-@operation(lambda request, code: _refused(code))
+@operation(lambda request, code: _refuse(code))
 def begin_alteration(groups: Groups, request: OffsetAlteration, now: Millis) -> Result:
     """Begin to alter offsets of a group without members; a group that does not exist is created if a topic exists."""
     try:
@@ -81,15 +81,15 @@ def begin_alteration(groups: Groups, request: OffsetAlteration, now: Millis) -> 
     except Refused as refused:
         return Result(answers=((request, Begun(refused.code, refused.message)),))
     if not group.is_empty:
-        return Result(answers=((request, _refused(errors.NON_EMPTY_GROUP)),))
+        return Result(answers=((request, _refuse(errors.NON_EMPTY_GROUP)),))
     answers = ((request, Begun(errors.NONE, None, group.epoch)),)
     if not request.names_topic:
         return Result(answers=answers)
     before = group.partitions
-    initializing = joined(before.initializing, request.partitions)
+    initializing = union_of(before.initializing, request.partitions)
     # This record alone creates the group, in its first epoch.
     record = share_records.state_partitions(group.group_id, initializing, before.initialized, before.deleting)
-    return Result([record], answers, then=partial(asked, request.group_id, frozenset(request.partitions)))
+    return Result([record], answers, then=partial(record_request, request.group_id, frozenset(request.partitions)))
 
 
 # DeleteShareGroupOffsets, and the state of a group that is deleted
@@ -122,7 +122,7 @@ def begin_deletion(groups: Groups, request: Deletion, now: Millis) -> Result:
         return Result(answers=((request, refusal),))
     before = group.partitions
     topics = groups.topology.image.topics_by_id
-    stated = joined(before.initialized, before.initializing)
+    stated = union_of(before.initialized, before.initializing)
     deleting = {**before.deleting, **{stated_id: name for stated_id, (name, _) in stated.items()}}
     if request.topics is not None:
         deleting = {topic_id: name for topic_id, name in request.topics.items() if topic_id in deleting}
@@ -151,7 +151,7 @@ class Deleted(NamedTuple):
 
 
 @operation(lambda request, code: code)
-def deleted(groups: Groups, request: Deleted, now: Millis) -> Result:
+def finish_deletion(groups: Groups, request: Deleted, now: Millis) -> Result:
     """Finish the deletion of topics of a group. The answer is an error code."""
     group = groups.share_groups.get(request.group_id)
     if group is None:

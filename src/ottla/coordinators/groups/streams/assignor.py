@@ -21,7 +21,7 @@ import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from ottla.coordinators.groups.streams.tasks import Tasks, TaskSet, grouped, pairs
+from ottla.coordinators.groups.streams.tasks import Tasks, TaskSet, group_tasks, pairs
 
 Task = tuple[str, int]
 """Subtopology id and partition."""
@@ -99,7 +99,7 @@ class _Quota:
     def _compute(self) -> None:
         self.limit = -(-self._tasks // self._members) if self._members else 0
 
-    def reached(self, count: int) -> None:
+    def take_out_if_full(self, count: int) -> None:
         """Take a member out if its number of tasks is just the limit."""
         if count == self.limit:
             self._tasks -= count
@@ -142,8 +142,8 @@ class _Assignment:
         heapq.heappush(self._heap, (process.load, process.number, process))
         tasks[member_id].append(task)
         if tasks is self.active:
-            self.active_quota.reached(len(self.active[member_id]))
-        self.total_quota.reached(process.counts[member_id])
+            self.active_quota.take_out_if_full(len(self.active[member_id]))
+        self.total_quota.take_out_if_full(process.counts[member_id])
 
     def least_loaded(self, without: Task | None = None) -> str | None:
         """Return the member with the fewest tasks in the process with the least load; None if all processes have a task."""
@@ -270,7 +270,7 @@ def assign_sticky(members: Mapping[str, TaskMember], work: Workload) -> dict[str
     if work.standby_replicas > 0:
         assignment.assign_standbys()
     return {
-        member_id: TaskSet(grouped(assignment.active[member_id]), grouped(assignment.standby[member_id]))
+        member_id: TaskSet(group_tasks(assignment.active[member_id]), group_tasks(assignment.standby[member_id]))
         for member_id in members
     }
 

@@ -127,11 +127,11 @@ class StreamsGroup:
         """Apply one record of this group."""
         key, value = record.key, record.value
         if isinstance(key, StreamsGroupCurrentMemberAssignmentKey):
-            stored = Current.stored(value) if isinstance(value, StreamsGroupCurrentMemberAssignmentValue) else None
+            stored = Current.from_record(value) if isinstance(value, StreamsGroupCurrentMemberAssignmentValue) else None
             self._set_current(key.member_id, stored)
         elif isinstance(key, StreamsGroupMemberMetadataKey):
             if isinstance(value, StreamsGroupMemberMetadataValue):
-                self._describe(key.member_id, Description.stored(value))
+                self._describe(key.member_id, Description.from_record(value))
             else:
                 self._remove(key.member_id)
         elif isinstance(key, StreamsGroupTargetAssignmentMemberKey):

@@ -70,7 +70,7 @@ def refuse(
     return Outcome(StreamsGroupHeartbeatResponse(error_code=code, error_message=message, status=[]))
 
 
-def malformed(request: StreamsGroupHeartbeatRequest) -> tuple[int, str | None] | None:
+def request_error(request: StreamsGroupHeartbeatRequest) -> tuple[int, str | None] | None:
     """Return code and message of an error that does not depend on the group; None if there is no such error."""
     topology = request.topology
     if topology is not None and any(row.source_topic_regex for row in topology.subtopologies):
@@ -83,17 +83,17 @@ def malformed(request: StreamsGroupHeartbeatRequest) -> tuple[int, str | None] |
     ):
         if value is not None and not value.strip():
             return errors.INVALID_REQUEST, f"{name} can't be empty."
-    text = _malformed_epoch(request)
+    text = _epoch_error(request)
     if text is not None:
         return errors.INVALID_REQUEST, text
     for offsets in (request.task_offsets, request.task_end_offsets):
         names = [(offset.subtopology_id, offset.partition) for offset in offsets or ()]
         if len(set(names)) < len(names):
             return errors.INVALID_REQUEST, "TaskOffsets must not contain a task twice."
-    return None if topology is None else _malformed_topology(topology)
+    return None if topology is None else _topology_error(topology)
 
 
-def _malformed_epoch(request: StreamsGroupHeartbeatRequest) -> str | None:
+def _epoch_error(request: StreamsGroupHeartbeatRequest) -> str | None:
     epoch = request.member_epoch
     lists = (
         ("ActiveTasks", request.active_tasks),
@@ -116,7 +116,7 @@ def _malformed_epoch(request: StreamsGroupHeartbeatRequest) -> str | None:
     return "Topology can only be provided when (re-)joining." if request.topology is not None else None
 
 
-def _malformed_topology(topology: TopologyRow) -> tuple[int, str | None] | None:
+def _topology_error(topology: TopologyRow) -> tuple[int, str | None] | None:
     for subtopology in topology.subtopologies:
         for changelog in subtopology.state_changelog_topics:
             if changelog.partitions:
@@ -213,8 +213,8 @@ def _session(groups: Groups, group_id: str, member_id: str) -> Timer:
 def _update(groups: Groups, request: StreamsGroupHeartbeatRequest, now: Millis) -> Result:
     joins = request.member_epoch == JOINING
     group, converts = _group_of(groups, request.group_id, joins=joins)
-    update = _enrolled(groups, group, request, now)
-    owned = _reported(request)
+    update = _begin_update(groups, group, request, now)
+    owned = _tasks_from(request)
     check_epoch(update.current, "streams", request.member_epoch, is_behind=is_within(owned, update.current))
     before = update.current.assigned
     begins = update.describe(_description(update.description, request), says_instance=request.instance_id is not None)
@@ -264,7 +264,7 @@ def _group_of(groups: Groups, group_id: str, *, joins: bool) -> tuple[StreamsGro
     return StreamsGroup(group_id), ()
 
 
-def _enrolled(groups: Groups, group: StreamsGroup, request: StreamsGroupHeartbeatRequest, now: Millis) -> Update:
+def _begin_update(groups: Groups, group: StreamsGroup, request: StreamsGroupHeartbeatRequest, now: Millis) -> Update:
     """Begin the update of the member that sent the request. Raises Refused."""
     member_id, joins = request.member_id, request.member_epoch == JOINING
     check_room(group, "streams", groups.settings.streams.max_size, member_id, request.instance_id)
@@ -282,7 +282,7 @@ def _enrolled(groups: Groups, group: StreamsGroup, request: StreamsGroupHeartbea
     return update
 
 
-def _reported(request: StreamsGroupHeartbeatRequest) -> TaskSet | None:
+def _tasks_from(request: StreamsGroupHeartbeatRequest) -> TaskSet | None:
     """Return the tasks that the member reports to own; None without a report."""
     if request.active_tasks is None or request.standby_tasks is None or request.warmup_tasks is None:
         return None

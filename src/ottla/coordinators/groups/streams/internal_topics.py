@@ -68,7 +68,7 @@ def size(topology: GroupTopology, partitions: Mapping[str, int]) -> SizedTopolog
     stateful = frozenset(row.subtopology_id for row in topology.subtopologies if row.is_stateful)
     absent = {name for row in topology.subtopologies for name in row.sources if name not in partitions}
     if absent:
-        problem = Problem(MISSING_SOURCE_TOPICS, f"Source topics {_named(absent)} are missing.")
+        problem = Problem(MISSING_SOURCE_TOPICS, f"Source topics {_list_names(absent)} are missing.")
         return SizedTopology({}, {}, stateful, (), problem)
     sizes = _repartition_sizes(topology, partitions)
     try:
@@ -85,12 +85,12 @@ def size(topology: GroupTopology, partitions: Mapping[str, int]) -> SizedTopolog
     except _Mismatch as cause:
         return SizedTopology({}, sizes, stateful, (), Problem(INCORRECTLY_PARTITIONED_TOPICS, str(cause)))
     if missing:
-        text = f"Internal topics are missing: {_named(topic.name for topic in missing)}"
+        text = f"Internal topics are missing: {_list_names(topic.name for topic in missing)}"
         return SizedTopology({}, sizes, stateful, missing, Problem(MISSING_INTERNAL_TOPICS, text))
     return SizedTopology(tasks, sizes, stateful, (), None)
 
 
-def _named(topics: Iterable[str]) -> str:
+def _list_names(topics: Iterable[str]) -> str:
     ordered = sorted(topics)
     more = len(ordered) - _NAMED
     return ", ".join(ordered[:_NAMED]) + (f" and {more} additional topics" if more > 0 else "")

@@ -49,7 +49,7 @@ class Description(NamedTuple):
     client_tags: tuple[tuple[str, str], ...] = ()
 
     @classmethod
-    def stored(cls, value: StreamsGroupMemberMetadataValue) -> "Description":
+    def from_record(cls, value: StreamsGroupMemberMetadataValue) -> "Description":
         """Return the description of a logged record."""
         endpoint = value.user_endpoint
         return cls(
@@ -86,7 +86,7 @@ class Current(NamedTuple):
     revoking_warmup: Tasks = {}  # noqa: RUF012
 
     @classmethod
-    def stored(cls, value: StreamsGroupCurrentMemberAssignmentValue) -> "Current":
+    def from_record(cls, value: StreamsGroupCurrentMemberAssignmentValue) -> "Current":
         """Return the assignment of a logged record."""
         try:
             state = MemberState(value.state)

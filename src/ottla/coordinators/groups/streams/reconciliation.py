@@ -16,7 +16,15 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ottla.coordinators.groups.streams.member import Current, MemberState
-from ottla.coordinators.groups.streams.tasks import EpochTasks, TaskSet, grouped, is_subset, overlap, pairs, with_epochs
+from ottla.coordinators.groups.streams.tasks import (
+    EpochTasks,
+    TaskSet,
+    group_tasks,
+    is_subset,
+    overlap,
+    pairs,
+    with_epochs,
+)
 from ottla.metadata.refusal import Refused
 from ottla.protocol import errors
 
@@ -110,12 +118,12 @@ def _towards(current: Current, goal: Goal, owned: TaskSet | None, epoch: int) ->
         epoch=epoch,
         previous_epoch=current.epoch,
         state=MemberState.UNREVOKED_TASKS,
-        active=_timed(kept),
-        standby=grouped(kept_copies | own | (copies & granted)),
-        warmup=grouped(kept_warm),
-        revoking_active=_timed(freed),
-        revoking_standby=grouped(freed_copies),
-        revoking_warmup=grouped(warm - kept_warm),
+        active=_to_epoch_tasks(kept),
+        standby=group_tasks(kept_copies | own | (copies & granted)),
+        warmup=group_tasks(kept_warm),
+        revoking_active=_to_epoch_tasks(freed),
+        revoking_standby=group_tasks(freed_copies),
+        revoking_warmup=group_tasks(warm - kept_warm),
     )
     if giving.is_revoking and _still_has(owned, giving):
         return giving
@@ -123,11 +131,11 @@ def _towards(current: Current, goal: Goal, owned: TaskSet | None, epoch: int) ->
         goal.epoch,
         current.epoch,
         MemberState.UNRELEASED_TASKS if waits else MemberState.STABLE,
-        _timed({**kept, **dict.fromkeys(granted, goal.epoch)}),
-        grouped(kept_copies | own | new_copies),
-        grouped(kept_warm),
+        _to_epoch_tasks({**kept, **dict.fromkeys(granted, goal.epoch)}),
+        group_tasks(kept_copies | own | new_copies),
+        group_tasks(kept_warm),
     )
 
 
-def _timed(tasks: dict[Task, int]) -> EpochTasks:
+def _to_epoch_tasks(tasks: dict[Task, int]) -> EpochTasks:
     return with_epochs((name, number, since) for (name, number), since in tasks.items())

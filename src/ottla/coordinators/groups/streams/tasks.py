@@ -48,7 +48,7 @@ def pairs(tasks: Tasks | EpochTasks) -> Iterator[tuple[str, int]]:
             yield subtopology_id, partition
 
 
-def grouped(tasks: Iterable[tuple[str, int]]) -> Tasks:
+def group_tasks(tasks: Iterable[tuple[str, int]]) -> Tasks:
     """Return tasks that are given as (subtopology id, partition)."""
     by_subtopology: dict[str, set[int]] = {}
     for subtopology_id, partition in tasks:

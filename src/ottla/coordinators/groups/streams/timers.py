@@ -83,11 +83,11 @@ def end_initial_delay(groups: Groups, group_id: str, now: Millis) -> Result:
         return NOTHING
     records = [*target_records(group, targets), target_epoch(group_id, group.epoch, now)]
 
-    def ended(groups: Groups, now: Millis) -> Result:  # noqa: ARG001
+    def end_delay(groups: Groups, now: Millis) -> Result:  # noqa: ARG001
         groups.streams_groups[group_id].delay_runs = False
         return NOTHING
 
-    return Result(records, then=ended, refused=lambda groups, code, now: Result(timers=(retry,)))  # noqa: ARG005
+    return Result(records, then=end_delay, refused=lambda groups, code, now: Result(timers=(retry,)))  # noqa: ARG005
 
 
 def after_loading(groups: Groups, group: StreamsGroup) -> list[Timer]:

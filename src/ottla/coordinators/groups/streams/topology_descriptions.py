@@ -55,7 +55,9 @@ def begin_description(groups: Groups, request: Offer, now: Millis) -> Result:
     if request.topology_epoch != epoch:
         text = f"Topology epoch {request.topology_epoch} does not match the group's current topology epoch {epoch}."
         return Result(answers=((request, Decision(errors.INVALID_REQUEST, text)),))
-    return Result([_stored(group, UNCERTAIN, group.failed_description)], ((request, Decision(errors.NONE)),))
+    return Result(
+        [_description_record(group, UNCERTAIN, group.failed_description)], ((request, Decision(errors.NONE)),)
+    )
 
 
 @operation(lambda request, code: False)
@@ -64,7 +66,7 @@ def begin_deletion(groups: Groups, request: Ending, now: Millis) -> Result:
     group = groups.streams_groups.get(request.group_id)
     if group is None or not group.is_empty or group.stored_description == NO_EPOCH:
         return Result(answers=((request, False),))
-    return Result([_stored(group, UNCERTAIN, group.failed_description)], ((request, True),))
+    return Result([_description_record(group, UNCERTAIN, group.failed_description)], ((request, True),))
 
 
 @operation(lambda request, code: code)
@@ -74,13 +76,13 @@ def end_description(groups: Groups, request: Ending, now: Millis) -> Result:
     if group is None:
         return Result(answers=((request, errors.NONE),))
     if request.has_failed:
-        record = _stored(group, group.stored_description, request.topology_epoch)
+        record = _description_record(group, group.stored_description, request.topology_epoch)
     else:
-        record = _stored(group, request.topology_epoch, group.failed_description)
+        record = _description_record(group, request.topology_epoch, group.failed_description)
     return Result([record], ((request, errors.NONE),))
 
 
-def _stored(group: StreamsGroup, stored: int, failed: int) -> CoordinatorRecord:
+def _description_record(group: StreamsGroup, stored: int, failed: int) -> CoordinatorRecord:
     return group_epoch(
         group.group_id, group.epoch, group.metadata_hash, group.validated_epoch, group.configs, (stored, failed)
     )
