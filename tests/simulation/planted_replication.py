@@ -217,7 +217,7 @@ def _add_any_member(patch: Patch) -> None:
 
 def _forget_unknown_proposals(patch: Patch) -> None:
     """A proposal of unknown outcome is taken for refused."""
-    patch.setattr(Leadership, "doubted", Leadership.refused)
+    patch.setattr(Leadership, "record_doubt", Leadership.record_refusal)
 
 
 def _keep_epochs(patch: Patch) -> None:

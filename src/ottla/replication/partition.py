@@ -204,12 +204,12 @@ class Partition:
         self.advance()
         self.propose()
 
-    def fetched(self, node_id: int, offset: int, start_offset: int, broker_epoch: int, now_ms: int) -> None:
+    def record_fetch(self, node_id: int, offset: int, start_offset: int, broker_epoch: int, now_ms: int) -> None:
         """Record that a follower has fetched from `offset` on: it has everything before it."""
         leadership = self.leadership
         if leadership is None:
             return
-        if leadership.fetched(node_id, offset, start_offset, broker_epoch, self.log.end_offset, now_ms):
+        if leadership.record_fetch(node_id, offset, start_offset, broker_epoch, self.log.end_offset, now_ms):
             self.advance()
         if leadership.may_grow(node_id, self.log.end_offset, self.log.high_watermark):
             self.isr_changed(self)
@@ -266,7 +266,7 @@ class Partition:
             return False
         if acks == 1 or leadership is None:
             return True
-        return leadership.replicated(offset) >= min(acks, len(leadership.state.isr))
+        return leadership.count_replicas(offset) >= min(acks, len(leadership.state.isr))
 
     @property
     def low_watermark(self) -> int:
@@ -323,20 +323,20 @@ class Partition:
         if appended.unfinished is None:
             self._grew()
             return appended
-        return self._advanced(appended)
+        return self._advance_after(appended)
 
-    def _advanced(self, appended: AppendResult) -> AppendResult:
+    def _advance_after(self, appended: AppendResult) -> AppendResult:
         """Return `appended`, and move the high watermark: now, or when an append that takes long is complete."""
         unfinished = appended.unfinished
         if unfinished is None:
             self._grew()
         else:
-            appended.unfinished = unfinished._replace(append=lambda: self._advanced(unfinished.append()))
+            appended.unfinished = unfinished._replace(append=lambda: self._advance_after(unfinished.append()))
         return appended
 
     def append_message_set(self, frame: bytes, start: int, end: int, now_ms: int) -> AppendResult:
         """Append the message set `frame[start:end]` of an old producer. Raises StorageError."""
-        return self._advanced(self.log.append_message_set(frame, start, end, self.leader_epoch, now_ms))
+        return self._advance_after(self.log.append_message_set(frame, start, end, self.leader_epoch, now_ms))
 
     def append_records(
         self,

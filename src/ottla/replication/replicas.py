@@ -170,7 +170,7 @@ class Replicas:
         """Return True if a partition was moved to a log directory that may come back: the copies left in other directories,
         because their disk had failed, lack later batches.
         """
-        assigned = self._assigned(key)
+        assigned = self._directory_id(key)
         online = (directory.id for directory in self.directories if directory.offline is None)
         if not copies or assigned == UNASSIGNED or assigned in online:
             return False
@@ -190,7 +190,7 @@ class Replicas:
         )
         return True
 
-    def _assigned(self, key: tuple[str, int]) -> bytes:
+    def _directory_id(self, key: tuple[str, int]) -> bytes:
         """Return the id of the log directory that the metadata assigns to a partition here (KIP-858), or UNASSIGNED."""
         return self._topics[key[0]].partitions[key[1]].directory_of(self._node_id)
 
@@ -201,7 +201,7 @@ class Replicas:
         return [
             self._by_name[topic][index]
             for (topic, index), home in self._homes.items()
-            if self._assigned((topic, index)) not in (UNASSIGNED, home.id) and index in self._by_name[topic]
+            if self._directory_id((topic, index)) not in (UNASSIGNED, home.id) and index in self._by_name[topic]
         ]
 
     def _choose_home(self, key: tuple[str, int], certain: list[LogDirectory], uncertain: list[LogDirectory]) -> None:
@@ -340,7 +340,7 @@ class Replicas:
             self._moved += 1
             if self._moved % _PARTITIONS_A_STEP == 0:
                 yield None
-            log = self._opened(topic, index, config)
+            log = self._open_log(topic, index, config)
             if log is not None:
                 self._opened_since += 1
                 if self._opened_since >= _MANY_PARTITIONS:
@@ -353,7 +353,7 @@ class Replicas:
                 if placed.leader == self._node_id:
                     self._lead(partition, placed)
 
-    def _opened(self, topic: TopicImage, index: int, config: LogConfig) -> Log | None:
+    def _open_log(self, topic: TopicImage, index: int, config: LogConfig) -> Log | None:
         """Open a partition's log; None when that fails, and then the partition is offline. After a lack of resources, such as
         file descriptors, it is retried (`open_postponed`).
         """
@@ -364,7 +364,7 @@ class Replicas:
                 raise StorageError("all log directories are offline")
             self._homes[key] = home
             # A log was opened in the directory that it is assigned to, and leftovers of earlier topics were set aside then.
-            is_only_place = self._has_one_directory or self._assigned(key) == home.id
+            is_only_place = self._has_one_directory or self._directory_id(key) == home.id
             log = home.open_partition(
                 topic.name,
                 index,

@@ -276,7 +276,7 @@ class Replica:
                 row.high_watermark = log.high_watermark
             return row
         if is_named:
-            partition.fetched(
+            partition.record_fetch(
                 replica.replica_id,
                 asked.fetch_offset,
                 asked.log_start_offset,
@@ -421,7 +421,7 @@ class World:
     def _receive(self, call: Call) -> None:
         assert call.response is not None
         fields, _ = decode_positions(FetchResponse, VERSION, call.response)
-        effects = call.fetching.answered(call.request, fields, self.clock.now)
+        effects = call.fetching.on_response(call.request, fields, self.clock.now)
         if effects and call.follower.fetchings.get(call.leader) is call.fetching:
             call.follower.carry_out(call.fetching, effects, call.response)
 
@@ -439,7 +439,7 @@ class World:
     def _lose(self) -> None:
         if self.calls:
             call = self.calls.pop(self.chance.randrange(len(self.calls)))
-            call.fetching.failed(call.request, self.clock.now)
+            call.fetching.on_failure(call.request, self.clock.now)
             self.past_calls += [call] if call.response is not None else []
 
     def _work(self) -> None:
@@ -461,7 +461,7 @@ class World:
         offset: int | None = None
         if leader.leads and leader.state is not None and leader.state.leader_epoch == effect.epoch:
             offset = leader.log.end_offset if effect.timestamp == LATEST else leader.log.start_offset
-        following = fetching.looked_up(effect, offset, self.clock.now)
+        following = fetching.on_looked_up(effect, offset, self.clock.now)
         self.count("look-up")
         if following is not None:
             replica.carry_out(fetching, [following])
@@ -498,7 +498,7 @@ class World:
             self.state = state
             self.count("ISR")
         else:
-            leadership.refused()
+            leadership.record_refusal()
 
     def _elect(self) -> None:
         self.elect(self.chance.choice(self.state.isr))

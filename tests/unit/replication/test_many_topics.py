@@ -71,7 +71,7 @@ def most_between_steps(steps: Pieces, done: list[Any]) -> int:
 @pytest.mark.replaces_code
 def test_many_topics_are_opened_in_steps(replicas: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[Any] = []
-    monkeypatch.setattr(replicas, "_opened", lambda topic, index, config: opened.append(topic.name))
+    monkeypatch.setattr(replicas, "_open_log", lambda topic, index, config: opened.append(topic.name))
     steps = (step for number in range(TOPICS) for step in replicas._open(topic(number)))
     assert most_between_steps(steps, opened) <= MOST_A_STEP
 

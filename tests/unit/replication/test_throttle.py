@@ -93,7 +93,7 @@ class Follower:
         rows = [row(index, size, end) for index in sorted(asked)]
         topics = [FetchableTopicResponse(topic_id=ID, partitions=rows)]
         response = FetchResponse(session_id=7, responses=topics)
-        for effect in self.machine.answered(request, response, self.now):
+        for effect in self.machine.on_response(request, response, self.now):
             assert isinstance(effect, Append)
             position = effect.partition.position.offset + size
             effect.partition.is_in_sync = position >= end
@@ -130,7 +130,7 @@ def test_a_removed_throttle_lets_the_follower_go_on() -> None:
 def respond(follower: Follower, request: FetchRequest, size: int, *indexes: int) -> list[Effect]:
     """Answer a request with records of some partitions."""
     topics = [FetchableTopicResponse(topic_id=ID, partitions=[row(index, size, 10_000) for index in indexes])]
-    return follower.machine.answered(request, FetchResponse(session_id=7, responses=topics), follower.now)
+    return follower.machine.on_response(request, FetchResponse(session_id=7, responses=topics), follower.now)
 
 
 def test_a_response_that_arrives_above_the_rate_is_appended() -> None:

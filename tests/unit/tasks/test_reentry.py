@@ -102,7 +102,7 @@ class PartitionCase:
         methods: dict[str, Callable[[], object]] = {
             "follow": lambda: partition.follow(dice.choice((1, 2)), self._next_epoch()),
             "lead": self.lead if partition.leader_id == 1 else lambda: None,
-            "fetched": lambda: partition.fetched(dice.choice((2, 3)), log.end_offset, 0, 1, self.now_ms),
+            "record_fetch": lambda: partition.record_fetch(dice.choice((2, 3)), log.end_offset, 0, 1, self.now_ms),
             "observe": lambda: partition.observe(self.now_ms),
             "propose": partition.propose,
             "when_committed": lambda: partition.when_committed(

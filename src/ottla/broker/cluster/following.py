@@ -343,10 +343,10 @@ class Following:
             if not self._is_running:
                 return
             if response is None:
-                fetcher.fetching.failed(request, self._clock.now_ms())
+                fetcher.fetching.on_failure(request, self._clock.now_ms())
                 self._pump(fetcher)
                 return
-            effects = fetcher.fetching.answered(request, response.fields, self._clock.now_ms())
+            effects = fetcher.fetching.on_response(request, response.fields, self._clock.now_ms())
             if not effects:
                 self._pump(fetcher)
                 return
@@ -381,7 +381,7 @@ class Following:
         def on_answer(response: ListOffsetsResponse | None) -> None:
             if not self._is_running or not fetching.is_current(effect):
                 return
-            following = fetching.looked_up(effect, _offset_in(response), self._clock.now_ms())
+            following = fetching.on_looked_up(effect, _offset_in(response), self._clock.now_ms())
             effects = () if following is None else (following,)
             carried_out = self._tasks.run_pieces(self._effects.steps(fetching, effects), "the effects of a look-up")
             if isinstance(carried_out, Deferred):

@@ -191,7 +191,7 @@ def _record_positions(requested: Iterable[RequestedPartition], reader: _Reader, 
         if isinstance(partition, int) or not _has_position(partition.log, row):
             are_recorded = False
         else:
-            partition.fetched(reader.replica_id, row.fetch_offset, row.start_offset, reader.broker_epoch, now_ms)
+            partition.record_fetch(reader.replica_id, row.fetch_offset, row.start_offset, reader.broker_epoch, now_ms)
     return are_recorded
 
 

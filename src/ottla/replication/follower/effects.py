@@ -179,9 +179,9 @@ class LogEffects:
         if _is_current(fetching, effect, partition):
             # A log that was moved to another directory meanwhile has not taken part in the last change.
             has_failed = has_failed or partition.log is not log
-            partition.when_settled(lambda: self._settled(fetching, effect, partition, has_failed=has_failed))
+            partition.when_settled(lambda: self._on_settled(fetching, effect, partition, has_failed=has_failed))
 
-    def _settled(self, fetching: Fetching, effect: Effect, partition: Partition, *, has_failed: bool) -> None:
+    def _on_settled(self, fetching: Fetching, effect: Effect, partition: Partition, *, has_failed: bool) -> None:
         if not _is_current(fetching, effect, partition):
             return
         position = position_of(partition.log)
@@ -324,14 +324,14 @@ class LogEffects:
                 continue
             # The log has changed: whatever became of the effect, it can be written again only after the last step.
             failures: list[OSError] = []
-            yield self._flushed(flush, failures)
+            yield self._run_flush(flush, failures)
             if failures:
                 raise log.read_failed(failures[0])
         if writes and log.truncations != truncations:
             yield from self._write_checkpoints()
         return True
 
-    def _flushed(self, flush: Flush, failures: list[OSError]) -> Deferred[None]:
+    def _run_flush(self, flush: Flush, failures: list[OSError]) -> Deferred[None]:
         """Run a flush, and add its error to `failures`."""
         ended: Deferred[None] = Deferred(self._tasks)
 

@@ -377,7 +377,7 @@ class Fetching:
 
     # -- responses --
 
-    def failed(self, request: FetchRequest, now_ms: int) -> None:
+    def on_failure(self, request: FetchRequest, now_ms: int) -> None:
         """Handle a request without response: after a back-off a new session begins."""
         if request is self._aside:
             self._clear_aside()
@@ -390,7 +390,7 @@ class Fetching:
         else:
             self._name_again(request)
 
-    def answered(self, request: FetchRequest, response: Any, now_ms: int) -> list[Effect]:
+    def on_response(self, request: FetchRequest, response: Any, now_ms: int) -> list[Effect]:
         """Handle the response to `request`, and return the effects to carry out, in order.
 
         response  FetchResponse, with records or their positions
@@ -484,7 +484,7 @@ class Fetching:
             size = records[1] - records[0] if isinstance(records, tuple) else len(records)
             throttle.record(size, now_ms)
 
-    def looked_up(self, effect: LookUp, offset: int | None, now_ms: int) -> Effect | None:
+    def on_looked_up(self, effect: LookUp, offset: int | None, now_ms: int) -> Effect | None:
         """Handle the leader's offset, None for an error, and return the next effect. Only for a current effect."""
         partition, epoch = effect.partition, effect.epoch
         own_end = partition.position.offset

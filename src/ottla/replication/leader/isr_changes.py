@@ -162,6 +162,6 @@ def _decide(planned: _Planned, outcome: ChangeOutcome) -> None:
     if leadership.state.epoch != planned.before.epoch or outcome.revision:
         return
     if outcome.is_unknown:
-        leadership.doubted()
+        leadership.record_doubt()
     else:
-        leadership.refused()
+        leadership.record_refusal()

@@ -47,7 +47,7 @@ class Follower:
         self._leader_end = UNKNOWN
         """Log end of the leader at `_fetched_ms`."""
 
-    def fetched(self, offset: int, start_offset: int, broker_epoch: int, leader_end: int, now_ms: int) -> None:
+    def record_fetch(self, offset: int, start_offset: int, broker_epoch: int, leader_end: int, now_ms: int) -> None:
         """Record a fetch from `offset`, while `leader_end` is the end of the leader's log."""
         self.end_offset, self.start_offset, self.broker_epoch = offset, start_offset, broker_epoch
         self.observe(leader_end, now_ms)
@@ -134,14 +134,14 @@ class Leadership:
         """True if the maximal ISR is smaller than min.insync.replicas."""
         return len(self.maximal_isr) < self.min_isr
 
-    def fetched(
+    def record_fetch(
         self, node_id: int, offset: int, start_offset: int, broker_epoch: int, leader_end: int, now_ms: int
     ) -> bool:
         """Record a follower's fetch; returns True if its position has changed."""
         follower = self.followers[node_id]
         before = follower.end_offset, follower.start_offset
         self._now_ms = now_ms
-        follower.fetched(offset, start_offset, broker_epoch, leader_end, now_ms)
+        follower.record_fetch(offset, start_offset, broker_epoch, leader_end, now_ms)
         return before != (offset, start_offset)
 
     def committed(self, local_end: int) -> int:
@@ -169,7 +169,7 @@ class Leadership:
         node_id = follower.node_id
         return node_id not in self.state.offline and self._is_eligible(node_id, follower.broker_epoch)
 
-    def replicated(self, offset: int) -> int:
+    def count_replicas(self, offset: int) -> int:
         """Return the number of replicas, with the leader, that have all records below `offset`."""
         return 1 + sum(follower.end_offset >= offset for follower in self.followers.values())
 
@@ -239,14 +239,14 @@ class Leadership:
             node != self.node_id and not self._is_in_sync(self.followers[node], leader_end) for node in self.state.isr
         )
 
-    def refused(self) -> None:
+    def record_refusal(self) -> None:
         """Record that the proposal in flight was not written, and never will be."""
         if self._in_flight in self._proposed and self._in_flight not in self._doubted:
             self._proposed.remove(self._in_flight)
         self._in_flight = _NO_PROPOSAL
         self._set_maximal()
 
-    def doubted(self) -> None:
+    def record_doubt(self) -> None:
         """Record that the outcome of the proposal in flight is unknown: it may still be written."""
         self._doubted.append(self._in_flight)
         self._in_flight = _NO_PROPOSAL

@@ -116,7 +116,7 @@ class Follower:
         )
         row.records = (3, 3 + len(frame))
         response = FetchResponse(session_id=7, responses=[FetchableTopicResponse(topic_id=ID, partitions=[row])])
-        self._run(list(self.machine.answered(request, response, self.now)), b"..." + frame)
+        self._run(list(self.machine.on_response(request, response, self.now)), b"..." + frame)
 
     def next_offset(self) -> int | None:
         """Return the fetch offset of the next request, None if none is due."""
@@ -425,7 +425,7 @@ def test_an_unexpected_exception_in_one_partition_does_not_hold_the_others(
         row = PartitionData(partition_index=0, error_code=0, high_watermark=0, aborted_transactions=None)
         row.records = (3, len(frame))
         response = FetchResponse(session_id=7, responses=[FetchableTopicResponse(topic_id=ID, partitions=[row])])
-        follower._run([*follower.machine.answered(request, response, 0), other], frame)
+        follower._run([*follower.machine.on_response(request, response, 0), other], frame)
     assert "an effect on t-0 failed" in caplog.text
     assert follower.next_offset() == 0, "the other partition is fetched"
     assert follower.machine.due_ms() == 20, "the first one later"

@@ -104,7 +104,7 @@ class World:
         return sorted(self.session.values())
 
     def answer(self, request: FetchRequest, *rows: PartitionData, **fields: Any) -> list[Effect]:
-        return self.machine.answered(request, response(*rows, **fields), self.now)
+        return self.machine.on_response(request, response(*rows, **fields), self.now)
 
     def exchange(self, *rows: PartitionData, **fields: Any) -> list[Effect]:
         """Send the next request, and answer it."""
@@ -317,7 +317,7 @@ def test_a_response_counts_once() -> None:
 def test_a_response_after_the_connection_was_given_up_does_not_count() -> None:
     world = World(0)
     request = world.send()
-    world.machine.failed(request, world.now)
+    world.machine.on_failure(request, world.now)
     assert world.answer(request, row(0, records=b"batch")) == []
 
 
@@ -443,7 +443,7 @@ def test_a_newer_epoch_ends_a_back_off() -> None:
 def test_a_registration_of_the_leader_ends_back_offs_and_begins_a_session() -> None:
     world = World(0, 1)
     world.exchange(row(0, errors.NOT_LEADER_OR_FOLLOWER))
-    world.machine.failed(world.send(), world.now)
+    world.machine.on_failure(world.send(), world.now)
     assert world.machine.request(world.now) is None
     world.machine.leader_restarted()
     request = world.send()
@@ -479,7 +479,7 @@ def test_an_offset_beyond_the_leaders_end_truncates() -> None:
     (latest,) = world.exchange(row(0, errors.OFFSET_OUT_OF_RANGE))
     assert latest == LookUp(world.partition(0), 5, LATEST)
     assert isinstance(latest, LookUp)
-    truncate = world.machine.looked_up(latest, 6, world.now)
+    truncate = world.machine.on_looked_up(latest, 6, world.now)
     assert truncate == Truncate(world.partition(0), 5, 6)
     world.resume(truncate, 6, 3)
     assert named(world.send()) == [(0, 5, 6, 3, 0)]
@@ -489,10 +489,10 @@ def test_an_offset_below_the_leaders_start_begins_the_log_again() -> None:
     world = World(0)
     (latest,) = world.exchange(row(0, errors.OFFSET_OUT_OF_RANGE))
     assert isinstance(latest, LookUp)
-    earliest = world.machine.looked_up(latest, 90, world.now)
+    earliest = world.machine.on_looked_up(latest, 90, world.now)
     assert earliest == LookUp(world.partition(0), 5, EARLIEST)
     assert isinstance(earliest, LookUp)
-    restart = world.machine.looked_up(earliest, 50, world.now)
+    restart = world.machine.on_looked_up(earliest, 50, world.now)
     assert restart == Restart(world.partition(0), 5, 50)
     world.resume(restart, 50, -1, 50)
     assert named(world.send()) == [(0, 5, 50, -1, 50)]
@@ -502,9 +502,9 @@ def lose_offset(world: World) -> Effect | None:
     """Answer OFFSET_OUT_OF_RANGE for offset 10, of a log from 5 to 90."""
     (latest,) = world.exchange(row(0, errors.OFFSET_OUT_OF_RANGE))
     assert isinstance(latest, LookUp)
-    earliest = world.machine.looked_up(latest, 90, world.now)
+    earliest = world.machine.on_looked_up(latest, 90, world.now)
     assert isinstance(earliest, LookUp)
-    return world.machine.looked_up(earliest, 5, world.now)
+    return world.machine.on_looked_up(earliest, 5, world.now)
 
 
 def test_an_offset_that_the_leader_has_is_fetched_again() -> None:
@@ -529,10 +529,10 @@ def test_a_failed_look_up_backs_off(steps: int) -> None:
     (effect,) = world.exchange(row(0, errors.OFFSET_OUT_OF_RANGE))
     assert isinstance(effect, LookUp)
     if steps == 2:
-        following = world.machine.looked_up(effect, 90, world.now)
+        following = world.machine.on_looked_up(effect, 90, world.now)
         assert isinstance(following, LookUp)
         effect = following
-    assert world.machine.looked_up(effect, None, world.now) is None
+    assert world.machine.on_looked_up(effect, None, world.now) is None
     assert world.sleeps() == 20
     assert world.fetched() == [(0, 5, 10, 4, 0)]
 
@@ -578,7 +578,7 @@ def test_a_lost_connection_backs_off_and_begins_a_session() -> None:
     waits = []
     for _ in range(7):
         request = world.send()
-        world.machine.failed(request, world.now)
+        world.machine.on_failure(request, world.now)
         waits.append(world.sleeps())
     assert waits == [20, 40, 80, 160, 320, 640, 1000]
     request = world.send()
@@ -598,7 +598,7 @@ def test_session_epochs_wrap_around() -> None:
     world.exchange()
     world.machine._session_epoch = 0x7FFFFFFF
     assert session_of(world.send()) == (SESSION, 0x7FFFFFFF)
-    world.machine.answered(world.machine._sent, response(), world.now)  # type: ignore[arg-type]
+    world.machine.on_response(world.machine._sent, response(), world.now)  # type: ignore[arg-type]
     assert session_of(world.send()) == (SESSION, 1)
 
 
@@ -657,7 +657,7 @@ def test_a_position_is_repeated_after_a_late_request_with_an_older_one(ends: str
     if ends == "answered":
         assert world.answer(late, row(1, records=b"batch"), session=0) == []
     else:
-        world.machine.failed(late, world.now)
+        world.machine.on_failure(late, world.now)
     world.answer(waiting)
     assert named(world.send()) == [(1, 5, 11, 4, 0)]
     world.answer(world.machine._sent)  # type: ignore[arg-type]
@@ -670,7 +670,7 @@ def test_a_failure_outside_of_the_session_waits_for_the_session() -> None:
     world.follow(1)
     aside = world.machine.request_aside(world.now)
     assert aside is not None
-    world.machine.failed(aside, world.now)
+    world.machine.on_failure(aside, world.now)
     assert world.machine.request_aside(world.now) is None
     world.answer(waiting)
     assert named(world.send()) == [(1, 5, 10, 4, 0)]

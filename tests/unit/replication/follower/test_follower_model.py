@@ -38,10 +38,10 @@ def find(attempts: int = 120, **options: Any) -> World | None:
 @pytest.mark.replaces_code
 def test_the_model_finds_a_response_of_an_older_fetch_that_counts() -> None:
     class Careless(Fetching):
-        def answered(self, request: Any, response: Any, now_ms: int) -> Any:
+        def on_response(self, request: Any, response: Any, now_ms: int) -> Any:
             if self._sent is not None:
                 request = self._sent
-            return super().answered(request, response, now_ms)
+            return super().on_response(request, response, now_ms)
 
         @staticmethod
         def _counts(partition: Any, asked: Any) -> bool:

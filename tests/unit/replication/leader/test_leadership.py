@@ -25,7 +25,7 @@ class Leader:
 
     def fetch(self, node: int, offset: int, broker_epoch: int | None = None) -> int:
         epoch = _EPOCHS[node] if broker_epoch is None else broker_epoch
-        self.leadership.fetched(node, offset, 0, epoch, self.end, self.now_ms)
+        self.leadership.record_fetch(node, offset, 0, epoch, self.end, self.now_ms)
         return self.committed()
 
     def committed(self) -> int:
@@ -113,7 +113,7 @@ def test_a_proposed_member_is_waited_for_until_the_proposal_is_refused() -> None
     leader.live.pop(3)
     leader.end = 15
     assert leader.fetch(2, 15) == 10
-    leader.leadership.refused()
+    leader.leadership.record_refusal()
     assert leader.committed() == 15
 
 
@@ -122,7 +122,7 @@ def test_a_proposal_of_unknown_outcome_is_waited_for_until_the_state_is_newer() 
     leader.fetch(2, 10)
     leader.fetch(3, 10)
     assert leader.proposal() == (1, 2, 3)
-    leader.leadership.doubted()
+    leader.leadership.record_doubt()
     leader.live.pop(3)
     leader.end = 15
     assert leader.fetch(2, 15) == 10
@@ -131,7 +131,7 @@ def test_a_proposal_of_unknown_outcome_is_waited_for_until_the_state_is_newer() 
     leader.leadership.observe(leader.end, leader.now_ms)
     leader.fetch(2, 15)
     assert leader.proposal(shrinks=True) == (1, 2)
-    leader.leadership.refused()
+    leader.leadership.record_refusal()
     assert leader.committed() == 10
     leader.written((1, 2))
     assert leader.committed() == 15
@@ -142,9 +142,9 @@ def test_a_refusal_does_not_decide_an_earlier_write_of_the_same_isr() -> None:
     leader.fetch(2, 10)
     leader.fetch(3, 10)
     assert leader.proposal() == (1, 2, 3)
-    leader.leadership.doubted()
+    leader.leadership.record_doubt()
     assert leader.proposal() == (1, 2, 3)
-    leader.leadership.refused()
+    leader.leadership.record_refusal()
     assert leader.leadership.maximal_isr == {1, 2, 3}
 
 
@@ -218,10 +218,10 @@ def test_a_replica_whose_disk_has_failed_does_not_join_again() -> None:
 
 def test_the_number_of_replicas_that_have_an_offset_is_counted() -> None:
     leader = Leader()
-    assert leader.leadership.replicated(10) == 1
+    assert leader.leadership.count_replicas(10) == 1
     leader.fetch(2, 10)
-    assert leader.leadership.replicated(10) == 2
-    assert leader.leadership.replicated(11) == 1
+    assert leader.leadership.count_replicas(10) == 2
+    assert leader.leadership.count_replicas(11) == 1
 
 
 def eligible(isr: tuple[int, ...], elr: tuple[int, ...] = (), min_isr: int = 2, configured: int = 2) -> Leader:
