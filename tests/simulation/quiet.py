@@ -111,7 +111,7 @@ class _Member(Application):
         polling = Polling(self._consumer)
         while True:
             if await polling.records(1_000):
-                await self._consumer.commit(self._consumer.consumed(), 5_000)
+                await self._consumer.commit(self._consumer.positions_to_commit(), 5_000)
                 self.process.world.count("quiet: commits")
 
 

@@ -40,14 +40,14 @@ def test_whatever_sealing_raises_fails_the_batch(
 ) -> None:
     kafka.create_topic("orders", partitions=2)
 
-    sealed = ClosedBatch.sealed
+    sealed = ClosedBatch.seal
 
     def fails(batch: ClosedBatch, version: int) -> bytes:
         if batch.partition.partition == 0:
             raise reason
         return sealed(batch, version)
 
-    monkeypatch.setattr(ClosedBatch, "sealed", fails)
+    monkeypatch.setattr(ClosedBatch, "seal", fails)
     with Producer(bootstrap_servers=kafka.bootstrap_servers, linger_ms=0) as producer:
         failing, other = producer.send("orders", b"a", partition=0), producer.send("orders", b"b", partition=1)
         assert producer.flush(5) == 0

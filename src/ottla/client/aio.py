@@ -31,7 +31,7 @@ from ottla.client.producer.contents import (
     Headers,
     OnDelivery,
     as_bytes,
-    checked_headers,
+    check_headers,
     header_list,
     wrong_argument,
 )
@@ -86,7 +86,7 @@ class ShareConsumer(Asynchronous):
         **options: Any,
     ) -> None:
         super().__init__(config, options)
-        self._share = self._made(lambda: ShareConsumerCore(self._core))
+        self._share = self._make_part(lambda: ShareConsumerCore(self._core))
         self._deserializers = share_deserializers_of(key_deserializer, value_deserializer)
 
     @checked
@@ -120,7 +120,7 @@ class ShareConsumer(Asynchronous):
         except BaseException:  # a cancelled call returns none of them
             self._share.release(records)
             raise
-        return deserializers.polled(*read, self._share.release)
+        return deserializers.finish_poll(*read, self._share.release)
 
     def acknowledge(self, record: Record, kind: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
         """Set the acknowledgement of a record of the last poll (explicit mode). Raises IllegalState, TypeError."""
@@ -223,8 +223,8 @@ class Producer(Asynchronous):
         self._to_serialize: list[tuple[asyncio.Future[tuple[Any, Any]], Callable[[], tuple[Any, Any]]]] = []
         self._serializing: asyncio.Task[None] | None = None
         wake = Wakeup(self._loop.call_soon)
-        self._producer = self._made(lambda: ProducerCore(self._core, contextlib.nullcontext(), wake, choose))
-        self._interceptors = self._made(lambda: interceptors_of(self.config))
+        self._producer = self._make_part(lambda: ProducerCore(self._core, contextlib.nullcontext(), wake, choose))
+        self._interceptors = self._make_part(lambda: interceptors_of(self.config))
         wake.function = self._producer.sender.take_in
         watch(self)
 
@@ -249,7 +249,7 @@ class Producer(Asynchronous):
         if interceptors is None:
             await self._take(topic, value, key, partition, on_delivery, timestamp, headers)
             return
-        own = checked_headers(headers) or ()
+        own = check_headers(headers) or ()
         record = interceptors.before_send(ProducerRecord(topic, value, key, partition, timestamp, own))
         topic, value, key, partition, timestamp, left = record
         intercepted = interceptors.listener(record, on_delivery)
@@ -270,7 +270,7 @@ class Producer(Asynchronous):
         headers: Headers | None,
     ) -> None:
         if self._serializers is not None:
-            added = list(checked_headers(headers) or ())  # converted once; serializers may add a header
+            added = list(check_headers(headers) or ())  # converted once; serializers may add a header
             key, value = await self._serialize(self._serializers, topic, key, value, added)
             headers = added
         moment = time.time_ns() // 1_000_000 if timestamp is None else timestamp
@@ -468,9 +468,9 @@ class Consumer(Asynchronous):
         self._deserializers = deserializers_of(key_deserializer, value_deserializer)
         super().__init__(config, options)
         self._deserializing = asyncio.Lock()  # two concurrent calls would begin with the same record
-        self._interceptors = interceptors = self._made(lambda: interceptors_of(self.config))
-        on_commit = None if interceptors is None else interceptors.committed
-        self._consumer = self._made(lambda: ConsumerCore(self._core, on_commit))
+        self._interceptors = interceptors = self._make_part(lambda: interceptors_of(self.config))
+        on_commit = None if interceptors is None else interceptors.on_commit
+        self._consumer = self._make_part(lambda: ConsumerCore(self._core, on_commit))
 
     @checked
     def subscribe(
@@ -527,12 +527,12 @@ class Consumer(Asynchronous):
             records = await self._consume(1, left)
             if not records:
                 return None
-            records = self._intercepted(records)
+            records = self._intercept_records(records)
             if records:
                 return records[0]
 
-    def _intercepted(self, records: list[Record]) -> list[Record]:
-        return records if self._interceptors is None or not records else self._interceptors.consumed(records)
+    def _intercept_records(self, records: list[Record]) -> list[Record]:
+        return records if self._interceptors is None or not records else self._interceptors.on_consume(records)
 
     async def _wait(self, deadline: float | None) -> bool:
         """Wait until records may be available, and run pending listeners. Return False when the timeout expires."""
@@ -557,7 +557,7 @@ class Consumer(Asynchronous):
         self._check()
         if most == 0:
             return []
-        return self._intercepted(await self._consume(most, timeout))
+        return self._intercept_records(await self._consume(most, timeout))
 
     async def _consume(self, most: int, timeout: Timeout) -> list[Record]:
         if self._deserializers is not None:
@@ -746,7 +746,7 @@ class Admin(Asynchronous):
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **options: Any) -> None:
         super().__init__(config, options)
-        self._admin = self._made(lambda: AdminCore(self._core))
+        self._admin = self._make_part(lambda: AdminCore(self._core))
 
     def _closing(self, timeout_ms: int) -> Coroutine[Any, None, None]:
         del timeout_ms

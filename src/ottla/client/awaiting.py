@@ -64,7 +64,7 @@ class Asynchronous:
             raise
         return await wait(scheduler, coroutine, self._calls)
 
-    def _made(self, make: Callable[[], T]) -> T:
+    def _make_part(self, make: Callable[[], T]) -> T:
         """Make a part of the client; release the client if that fails."""
         try:
             return make()
@@ -133,10 +133,10 @@ class Asynchronous:
         if _get_running_loop() is self._loop:
             return function()
 
-        async def called() -> T:
+        async def call() -> T:
             return function()
 
-        coroutine = called()
+        coroutine = call()
         try:
             future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         except BaseException:

@@ -28,7 +28,7 @@ from ottla.client.interceptors import ProducerRecord, interceptors_of
 from ottla.client.metrics import MetricValues
 from ottla.client.producer.accumulator import ANY, APPENDED
 from ottla.client.producer.closed import Delivered, Listener
-from ottla.client.producer.contents import Headers, OnDelivery, checked_headers, header_list, wrong_argument
+from ottla.client.producer.contents import Headers, OnDelivery, check_headers, header_list, wrong_argument
 from ottla.client.producer.core import ProducerCore
 from ottla.client.producer.partitioners import Partitioner
 from ottla.client.producer.undelivered import watch
@@ -89,7 +89,7 @@ class ShareConsumer(Blocking):
         **options: Any,
     ) -> None:
         super().__init__(config, options)
-        self._share = self._made(lambda: ShareConsumerCore(self._core, member_id))
+        self._share = self._make_part(lambda: ShareConsumerCore(self._core, member_id))
         self._deserializers = share_deserializers_of(key_deserializer, value_deserializer)
 
     @checked
@@ -118,7 +118,7 @@ class ShareConsumer(Blocking):
             return self._run(self._share.poll(milliseconds(timeout)))
         deserializers.raise_earlier()
         records = self._run(self._share.poll(milliseconds(timeout)))
-        return deserializers.polled(*deserializers.read(records), self._share.release)
+        return deserializers.finish_poll(*deserializers.read(records), self._share.release)
 
     def acknowledge(self, record: Record, kind: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
         """Set the acknowledgement of a record of the last poll (explicit mode). Raises IllegalState, TypeError."""
@@ -219,10 +219,10 @@ class Producer(Blocking):
         super().__init__(config, options)
         self._reports: deque[Report] = deque()
         wake = Wakeup(self._thread.post)
-        self._producer = self._made(lambda: ProducerCore(self._core, threading.Lock(), wake, choose))
+        self._producer = self._make_part(lambda: ProducerCore(self._core, threading.Lock(), wake, choose))
         wake.function = partial(self._core.scheduler.run_event, self._producer.sender.take_in)
         self._append = self._producer.accumulator.append if self._producer.transactions is None else None
-        self._interceptors = self._made(lambda: interceptors_of(self.config))
+        self._interceptors = self._make_part(lambda: interceptors_of(self.config))
         watch(self)
 
     def produce(
@@ -247,7 +247,7 @@ class Producer(Blocking):
         """
         if on_delivery is not None and not callable(on_delivery):
             raise TypeError(f"on_delivery must be a function or None, not {type(on_delivery).__name__}")
-        listener = None if on_delivery is None else partial(self._delivered, on_delivery)
+        listener = None if on_delivery is None else partial(self._queue_callback, on_delivery)
         if self._interceptors is None:
             self._take(topic, value, key, partition, listener, timestamp, headers)
         else:
@@ -282,7 +282,7 @@ class Producer(Blocking):
         if self._interceptors is None:
             self._take(topic, value, key, partition, listener, timestamp, headers)
             return
-        own = checked_headers(headers) or ()
+        own = check_headers(headers) or ()
         record = self._interceptors.before_send(ProducerRecord(topic, value, key, partition, timestamp, own))
         topic, value, key, partition, timestamp, left = record
         intercepted = self._interceptors.listener(record, listener)
@@ -303,7 +303,7 @@ class Producer(Blocking):
         headers: Headers | None,
     ) -> None:
         if self._serializers is not None:
-            added = list(checked_headers(headers) or ())  # converted once; serializers may add a header
+            added = list(check_headers(headers) or ())  # converted once; serializers may add a header
             key, value = self._serializers.key_and_value(topic, key, value, added)
             headers = added
         moment = time.time_ns() // 1_000_000 if timestamp is None else timestamp
@@ -373,7 +373,7 @@ class Producer(Blocking):
         self._call(lambda: report.complete(writing.taken))
         return future
 
-    def _delivered(self, on_delivery: OnDelivery, error: KafkaError | None, delivered: Delivered | None) -> None:
+    def _queue_callback(self, on_delivery: OnDelivery, error: KafkaError | None, delivered: Delivered | None) -> None:
         """Queue a delivery callback. Runs on the core's thread; `poll` and `flush` run the callbacks on the caller's thread."""
         self._reports.append((on_delivery, error, delivered))
 
@@ -515,9 +515,9 @@ class Consumer(Blocking):
     ) -> None:
         self._deserializers = deserializers_of(key_deserializer, value_deserializer)
         super().__init__(config, options)
-        self._interceptors = interceptors = self._made(lambda: interceptors_of(self.config))
-        on_commit = None if interceptors is None else interceptors.committed
-        self._consumer = self._made(lambda: ConsumerCore(self._core, on_commit))
+        self._interceptors = interceptors = self._make_part(lambda: interceptors_of(self.config))
+        on_commit = None if interceptors is None else interceptors.on_commit
+        self._consumer = self._make_part(lambda: ConsumerCore(self._core, on_commit))
         thread = self._thread
         more_room = self._consumer.more_room
         self._consumer.more_room = lambda chunk: _post(thread, more_room, chunk)
@@ -592,12 +592,12 @@ class Consumer(Blocking):
             records = self._consume(1, left)
             if not records:
                 return None
-            records = self._intercepted(records)
+            records = self._intercept_records(records)
             if records:
                 return records[0]
 
-    def _intercepted(self, records: list[Record]) -> list[Record]:
-        return records if self._interceptors is None or not records else self._interceptors.consumed(records)
+    def _intercept_records(self, records: list[Record]) -> list[Record]:
+        return records if self._interceptors is None or not records else self._interceptors.on_consume(records)
 
     def _wait(self, deadline: float | None) -> bool:
         """Wait until records may be available, and run pending listeners. Return False when the timeout expires."""
@@ -623,7 +623,7 @@ class Consumer(Blocking):
         most = records_wanted(num_messages, self.config["max.poll.records"])
         if most == 0:
             return self._consumer.take_many(0)
-        return self._intercepted(self._consume(most, timeout))
+        return self._intercept_records(self._consume(most, timeout))
 
     def _consume(self, most: int, timeout: Timeout) -> list[Record]:
         if self._deserializers is not None:
@@ -658,7 +658,7 @@ class Consumer(Blocking):
         if taken is None:
             return None
         partition, batches, position, next_offset = taken
-        return partition, batches.copied(), position, next_offset
+        return partition, batches.copy(), position, next_offset
 
     def _take_batches(self, timeout: Timeout) -> tuple[TopicPartition, Batches, int, int] | None:
         taken = self._consumer.take_batches()
@@ -785,7 +785,7 @@ class Consumer(Blocking):
         callback: Callable[[KafkaError | None, dict[TopicPartition, OffsetAndMetadata]], object] | None = None,
     ) -> None:
         """Commit offsets, by default the positions, in the background; the callback runs on the client's thread."""
-        positions = self._call(self._consumer.consumed) if offsets is None else whole_offsets(offsets)
+        positions = self._call(self._consumer.positions_to_commit) if offsets is None else whole_offsets(offsets)
 
         async def commit() -> None:
             failed: KafkaError | None = None
@@ -856,7 +856,7 @@ class Admin(Blocking):
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **options: Any) -> None:
         super().__init__(config, options)
-        self._admin = self._made(lambda: AdminCore(self._core))
+        self._admin = self._make_part(lambda: AdminCore(self._core))
 
     def _closing(self, timeout_ms: int) -> Coroutine[Any, None, None]:
         del timeout_ms

@@ -20,11 +20,11 @@ def checked(method: Callable[P, T]) -> Callable[P, T]:
         return method(*args, **kwargs)
 
     @wraps(method)
-    async def awaited(*args: P.args, **kwargs: P.kwargs) -> Any:
+    async def call_async(*args: P.args, **kwargs: P.kwargs) -> Any:
         check_call(method, args, kwargs)
         return await method(*args, **kwargs)  # type: ignore[misc]
 
-    return cast("Callable[P, T]", awaited) if inspect.iscoroutinefunction(method) else call
+    return cast("Callable[P, T]", call_async) if inspect.iscoroutinefunction(method) else call
 
 
 def check_call(method: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:

@@ -285,7 +285,7 @@ _LIBRDKAFKA: Final[dict[str, str]] = {
 """Names of librdkafka and confluent-kafka -> Kafka's names."""
 
 
-def _dotted(options: Mapping[str, Any]) -> dict[str, Any]:
+def _configs_from_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Convert keyword arguments to configs: `group_id` becomes group.id; None values are left out."""
     undotted = (SASL_USERNAME, SASL_PASSWORD)
     return {
@@ -307,7 +307,7 @@ def _text(value: Any) -> str:
 _NO_PROVIDERS: Final = "OTTLA_CLIENT_CONFIG_PROVIDERS"
 
 
-def _resolved(configs: Mapping[str, Any], prefix: str) -> Mapping[str, Any]:
+def _resolve_secrets(configs: Mapping[str, Any], prefix: str) -> Mapping[str, Any]:
     """Replace references to secrets by config.providers (KIP-297). Raises InvalidClientConfig.
 
     The environment variable OTTLA_CLIENT_CONFIG_PROVIDERS=none switches providers off, as Apache Kafka's system property
@@ -341,7 +341,7 @@ class ClientConfig:
         self, configs: Mapping[str, Any], *, prefix: str = "", defaults: Mapping[str, Any] | None = None
     ) -> None:
         values = {name: config.default for name, config in CONFIGS.items()} | dict(defaults or {})
-        unresolved, configs = configs, _resolved(configs, prefix)
+        unresolved, configs = configs, _resolve_secrets(configs, prefix)
         for name, value in configs.items():
             config = CONFIGS.get(name)
             if config is None:
@@ -410,7 +410,7 @@ def config_of(configs: Mapping[str, Any] | ClientConfig | None, options: Mapping
             'a client takes its configs by name, bootstrap_servers="localhost:9092" or '
             f'{{"bootstrap.servers": "localhost:9092"}}, not {configs!r}'
         )
-    return ClientConfig({**(configs or {}), **_dotted(options)})
+    return ClientConfig({**(configs or {}), **_configs_from_options(options)})
 
 
 def _settle_idempotence(values: dict[str, Any], configs: Mapping[str, Any], prefix: str) -> None:

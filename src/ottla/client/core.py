@@ -83,9 +83,9 @@ class Core:
         settings = connection_settings(config, self.scheduler, environment)
         transport = environment.transport
         if config["security.protocol"].endswith("SSL"):
-            from ottla.client.tls import secured_transport
+            from ottla.client.tls import secure_transport
 
-            transport = secured_transport(config, transport)
+            transport = secure_transport(config, transport)
         self.network = Network(settings, self.scheduler, transport, environment.random)
         self.metadata = Metadata(config, self.network, self.scheduler, environment.random)
         self.telemetry: MetricsPush | None = None

@@ -72,12 +72,12 @@ class Interceptors:
         """Return a listener of the outcome that informs the interceptors, and then `listener`."""
         return InterceptedRecord(self, record, listener)
 
-    def acknowledged(self, record: ProducerRecord, delivered: Delivered | None, error: Exception | None) -> None:
+    def on_acknowledgement(self, record: ProducerRecord, delivered: Delivered | None, error: Exception | None) -> None:
         """Report the outcome of a record."""
         for on_acknowledgement in self._methods["on_acknowledgement"]:
             _attempt(on_acknowledgement, record, delivered, error)
 
-    def consumed(self, records: list[Record]) -> list[Record]:
+    def on_consume(self, records: list[Record]) -> list[Record]:
         """Return the records that the application gets in place of `records`."""
         for on_consume in self._methods["on_consume"]:
             result = _attempt(on_consume, records)
@@ -87,7 +87,7 @@ class Interceptors:
                 _logger.warning("%s returned %s, no list", _name(on_consume), type(result).__name__)
         return records
 
-    def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Report offsets that are committed."""
         for on_commit in self._methods["on_commit"]:
             _attempt(on_commit, dict(offsets))
@@ -124,7 +124,7 @@ class InterceptedRecord:
     def _end(self, delivered: Delivered | None, error: Exception | None) -> None:
         if not self._has_ended:
             self._has_ended = True
-            self._interceptors.acknowledged(self._record, delivered, error)
+            self._interceptors.on_acknowledgement(self._record, delivered, error)
 
 
 def _attempt(method: Callable[..., Any], *arguments: Any) -> Any:
@@ -148,10 +148,10 @@ def interceptors_of(config: ClientConfig) -> Interceptors | None:
         listed = [name.strip() for name in listed.split(",") if name.strip()]
     elif not isinstance(listed, list | tuple):
         listed = [listed]
-    return Interceptors([_made(one, config) for one in listed])
+    return Interceptors([_make_interceptor(one, config) for one in listed])
 
 
-def _made(one: Any, config: ClientConfig) -> Any:
+def _make_interceptor(one: Any, config: ClientConfig) -> Any:
     named = object_named(one, CONFIG) if isinstance(one, str) else one
     try:
         interceptor = named() if isinstance(named, type) else named

@@ -129,7 +129,7 @@ class Metadata:
         failures = 0
         last: KafkaError | None = None
         while True:
-            begun = self.scheduler.start(_awaited(attempt()), about)
+            begun = self.scheduler.start(_to_coroutine(attempt()), about)
             try:
                 ended = await self.scheduler.within(begun, max(deadline - clock.now_ms(), 0))
             finally:
@@ -264,7 +264,7 @@ class Metadata:
         tried as well, and so on; the first response counts, so that a frozen broker causes no long delay. Raises KafkaError."""
         link = await self.any_link()
         asked = {link.address}
-        begun = [self.scheduler.start(_awaited(attempt(link)), "request")]
+        begun = [self.scheduler.start(_to_coroutine(attempt(link)), "request")]
         try:
             while True:
                 await self.scheduler.within(begun[0], _ANSWER_WITHIN_MS, *begun[1:])
@@ -365,7 +365,7 @@ class Metadata:
         if task is None:
             task = self._asking[key] = self.scheduler.start(self._fetch(requested, create=create), "metadata")
             task.listen(lambda _: self._asking.pop(key, None))
-        return await _shared(task)
+        return await _wait_shared(task)
 
     async def _fetch(self, names: tuple[str, ...] | None, *, create: bool) -> MetadataResponse:
         limit = self.config["metadata.recovery.rebootstrap.trigger.ms"]
@@ -468,9 +468,9 @@ class Metadata:
                 self._names[topic.topic_id] = topic.name
         return other_ids
 
-    def denied(self, names: Iterable[str]) -> KafkaError | None:
+    def denial(self, names: Iterable[str]) -> KafkaError | None:
         """Return an error that names those topics which metadata responses since the last call denied."""
-        return self._missing.denied(names, self.operation)
+        return self._missing.denial(names, self.operation)
 
     def is_missing(self, name: str) -> bool:
         """Return whether the last response about a topic said that it does not exist."""
@@ -480,7 +480,7 @@ class Metadata:
         """Request the metadata of subscribed topics that are unknown, at most every few seconds; log missing ones. Brokers may
         create them (allow.auto.create.topics).
 
-        on_denied  called if a response denies some of them; `denied` returns the error
+        on_denied  called if a response denies some of them; `denial` returns the error
         """
         now = self.scheduler.clock.now_ms()
         if self._watched_ms is not None and now - self._watched_ms < _WATCH_EVERY_MS:
@@ -594,11 +594,11 @@ def _is_retriable(error: BaseException) -> bool:
     return isinstance(error, KafkaError) and error.retriable
 
 
-async def _awaited(awaitable: Awaitable[T]) -> T:
+async def _to_coroutine(awaitable: Awaitable[T]) -> T:
     return await awaitable
 
 
-async def _shared(task: Task[T]) -> T:
+async def _wait_shared(task: Task[T]) -> T:
     """Wait for a task that has other waiters; cancelling one waiter does not cancel the task."""
     promise: Deferred[T] = Deferred(task.tasks)
 

@@ -176,7 +176,7 @@ class ProducerSensors:
         self.bytes: dict[str, Sensor] = {}
         self.sent = Sensor()
 
-    def acknowledged(self, topic: str, records: int, size: int, now_ms: int) -> None:
+    def record_acknowledged(self, topic: str, records: int, size: int, now_ms: int) -> None:
         """Record a batch that was acknowledged."""
         self.sent.record(records, now_ms)
         self.batches.record(size, now_ms)

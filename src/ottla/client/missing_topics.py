@@ -26,7 +26,7 @@ class _MissingTopic:
     """Topic that is missing or not authorized: since when, and when that was last logged.
 
     denied_ms    time of the last response, if it denied the topic
-    reported_ms  time of the last response that `MissingTopics.denied` has returned
+    reported_ms  time of the last response that `MissingTopics.denial` has returned
     """
 
     __slots__ = ("begun_ms", "denied_ms", "reported_ms", "warned_ms")
@@ -68,7 +68,7 @@ class MissingTopics:
         missing = self._topics.get(name)
         return missing is not None and missing.denied_ms is None
 
-    def denied(self, names: Iterable[str], operation: str) -> KafkaError | None:
+    def denial(self, names: Iterable[str], operation: str) -> KafkaError | None:
         """Return an error that names those topics which responses since the last call denied; one topic every few seconds."""
         topics: list[str] = []
         for name in names:

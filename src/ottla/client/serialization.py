@@ -146,7 +146,7 @@ class ShareDeserializers:
         if self._unreadable:
             raise self._unreadable.popleft()
 
-    def polled(
+    def finish_poll(
         self, records: list[Record], unreadable: list[UnreadableRecord], release: Callable[[Iterable[Record]], None]
     ) -> list[Record]:
         """Return what could be read of a poll, and release the rest. Raises UnreadableRecord."""

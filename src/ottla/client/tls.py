@@ -53,7 +53,7 @@ def tls_context(config: ClientConfig | Mapping[str, Any]) -> Any:
         raise InvalidClientConfig(str(cause)) from None
 
 
-def secured_transport(config: ClientConfig, transport: Transport) -> Transport:
+def secure_transport(config: ClientConfig, transport: Transport) -> Transport:
     """Return `transport` with the TLS of a client. Raises InvalidClientConfig."""
     context = tls_context(config)
     return TlsTransport(transport, lambda: context)

@@ -99,10 +99,10 @@ class EndpointTokens:
         try:
             answer = self._post(urlencode(grant.fields).encode(), headers)
         except CannotFetch as cause:
-            raise self._refused(cause, grant.secrets) from None
+            raise self._to_token_error(cause, grant.secrets) from None
         return self._token(answer, now_ms)
 
-    def _refused(self, cause: CannotFetch, secrets: tuple[str, ...]) -> TokenError:
+    def _to_token_error(self, cause: CannotFetch, secrets: tuple[str, ...]) -> TokenError:
         message = " ".join(str(cause).split())
         for secret in secrets:
             message = message.replace(secret, "[hidden]") if secret else message

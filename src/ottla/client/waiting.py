@@ -153,7 +153,7 @@ class Blocking:
             raise
         return run(thread, scheduler, coroutine, self._calls)
 
-    def _made(self, make: Callable[[], T]) -> T:
+    def _make_part(self, make: Callable[[], T]) -> T:
         """Make a part of the client on the core's thread; release the client if that fails."""
         try:
             return self._call(make)
@@ -268,8 +268,8 @@ class Blocking:
         # Only queued, whatever thread collects garbage: it may be that of the core.
         closing = self._closing(DROPPED_MS)
 
-        def ended() -> None:
+        def close() -> None:
             task = core.scheduler.background(finish(closing, core), "close")
             task.listen(lambda _: thread.release())
 
-        thread.post(ended)
+        thread.post(close)

@@ -35,7 +35,7 @@ class LeaderProducer(Producer):
         super().__init__(configs)
         self._transactional_id = transactional_id
         self._began_s = asyncio.get_running_loop().time()
-        self._producer.sender.failed.append(self._end)
+        self._producer.sender.on_failed.append(self._end)
 
     def _end(self, error: KafkaError) -> None:
         """Fail all batches behind one that has failed."""

@@ -35,8 +35,8 @@ def test_a_short_burst_is_no_high_rate() -> None:
 
 def test_values_are_found_by_name_and_tags() -> None:
     sensors = ProducerSensors()
-    sensors.acknowledged("a", 3, 100, 0)
-    sensors.acknowledged("b", 5, 200, 0)
+    sensors.record_acknowledged("a", 3, 100, 0)
+    sensors.record_acknowledged("b", 5, 200, 0)
     values = sensors.values("writer", 1000)
     assert values.value("record-send-total") == 8
     assert values.value("record-send-total", topic="b") == 5

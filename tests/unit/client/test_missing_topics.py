@@ -10,8 +10,8 @@ def test_a_denial_is_an_error_once_in_ten_seconds() -> None:
     errors = []
     for now_ms in range(0, 20_001, 2_500):
         topics.add("t", TOPIC_AUTHORIZATION_FAILED, "Read", now_ms)
-        error = topics.denied(["t", "other"], "Read")
-        assert topics.denied(["t"], "Read") is None
+        error = topics.denial(["t", "other"], "Read")
+        assert topics.denial(["t"], "Read") is None
         if error is not None:
             assert isinstance(error, NotAuthorized)
             assert "It needs Read on topic t: " in str(error)
@@ -22,9 +22,9 @@ def test_a_denial_is_an_error_once_in_ten_seconds() -> None:
 def test_each_topic_is_named_by_its_own_denial() -> None:
     topics = MissingTopics()
     topics.add("a", TOPIC_AUTHORIZATION_FAILED, "Read", 0)
-    assert "topic a" in str(topics.denied(["a", "b"], "Write"))
+    assert "topic a" in str(topics.denial(["a", "b"], "Write"))
     topics.add("b", TOPIC_AUTHORIZATION_FAILED, "Read", 100)
-    error = str(topics.denied(["a", "b"], "Write"))
+    error = str(topics.denial(["a", "b"], "Write"))
     assert "topic b" in error
     assert "topic a" not in error
 
@@ -33,4 +33,4 @@ def test_a_topic_that_is_missing_is_not_denied() -> None:
     topics = MissingTopics()
     topics.add("t", TOPIC_AUTHORIZATION_FAILED, "Read", 0)
     topics.add("t", UNKNOWN_TOPIC_OR_PARTITION, "Read", 10)
-    assert topics.denied(["t"], "Read") is None
+    assert topics.denial(["t"], "Read") is None

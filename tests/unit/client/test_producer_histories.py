@@ -376,7 +376,7 @@ def finds(path: Path, message: str, make: Callable[[Path, int], Any], act: Calla
 def test_the_checker_finds_batches_that_are_renumbered_though_they_may_be_in_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settled = Sender._settled
+    settled = Sender._prepare_identity
 
     def renumber_all(sender: Sender, queue: PartitionQueue) -> bool:
         before = sender.epoch
@@ -390,7 +390,7 @@ def test_the_checker_finds_batches_that_are_renumbered_though_they_may_be_in_the
         history.run(120)
         history.check(exactly_once=True)
 
-    monkeypatch.setattr(Sender, "_settled", renumber_all)
+    monkeypatch.setattr(Sender, "_prepare_identity", renumber_all)
     assert finds(tmp_path, "duplicates", History, act)
 
 

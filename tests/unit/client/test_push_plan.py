@@ -49,7 +49,7 @@ def response(
 def subscribed(share: float = 0.5, metrics: tuple[str, ...] = ("*",)) -> PushPlan:
     """Return a plan whose subscription has come at 0 ms."""
     plan = PushPlan(Chance(share), 0)
-    plan.subscribed(response(metrics), 0)
+    plan.on_subscription(response(metrics), 0)
     return plan
 
 
@@ -66,7 +66,7 @@ def test_the_first_push_is_spread_over_half_to_one_and_a_half_intervals(share: f
 
 def test_later_pushes_come_every_interval() -> None:
     plan = subscribed()
-    plan.pushed(NONE, 60_010)
+    plan.on_pushed(NONE, 60_010)
     assert (plan.pushes, plan.due_ms) == (True, 120_010)
 
 
@@ -78,7 +78,7 @@ def test_without_requested_metrics_the_subscription_is_requested_every_interval(
 @pytest.mark.parametrize("interval_ms", [0, -1])
 def test_an_invalid_interval_is_five_minutes(interval_ms: int) -> None:
     plan = PushPlan(Chance(), 0)
-    plan.subscribed(response(interval_ms=interval_ms), 0)
+    plan.on_subscription(response(interval_ms=interval_ms), 0)
     assert plan.due_ms == DEFAULT_INTERVAL_MS
 
 
@@ -97,7 +97,7 @@ def test_an_invalid_interval_is_five_minutes(interval_ms: int) -> None:
 )
 def test_after_an_error_of_a_push_the_subscription_is_requested_again(code: int, due_ms: int | None) -> None:
     plan = subscribed()
-    plan.pushed(code, 1000)
+    plan.on_pushed(code, 1000)
     assert (plan.pushes, plan.due_ms, plan.instance_id) == (False, due_ms, ID)
 
 
@@ -112,25 +112,25 @@ def test_after_an_error_of_a_push_the_subscription_is_requested_again(code: int,
 )
 def test_an_error_of_the_subscription_causes_no_tight_loop(code: int, due_ms: int | None) -> None:
     plan = PushPlan(Chance(), 0)
-    plan.subscribed(response(code=code), 0)
+    plan.on_subscription(response(code=code), 0)
     assert (plan.pushes, plan.due_ms) == (False, due_ms)
 
 
 def test_a_broker_that_chooses_no_id_gets_no_metrics() -> None:
     plan = PushPlan(Chance(), 0)
-    plan.subscribed(response(instance_id=bytes(16)), 0)
+    plan.on_subscription(response(instance_id=bytes(16)), 0)
     assert (plan.pushes, plan.due_ms) == (False, None)
 
 
 def test_a_push_without_a_response_is_repeated_after_an_interval() -> None:
     plan = subscribed()
-    plan.unanswered(70_000)
+    plan.on_unanswered(70_000)
     assert (plan.pushes, plan.due_ms) == (True, 130_000)
 
 
 def test_a_subscription_without_a_response_is_requested_again() -> None:
     plan = PushPlan(Chance(), 0)
-    plan.unanswered(100)
+    plan.on_unanswered(100)
     assert (plan.pushes, plan.due_ms) == (False, 100 + RETRY_MS)
 
 
@@ -138,8 +138,8 @@ def test_a_codec_that_was_refused_is_not_used_again() -> None:
     plan = subscribed()
     codecs = [plan.codec]
     for _ in range(4):
-        plan.pushed(UNSUPPORTED_COMPRESSION_TYPE, 0)
-        plan.subscribed(response(), 0)
+        plan.on_pushed(UNSUPPORTED_COMPRESSION_TYPE, 0)
+        plan.on_subscription(response(), 0)
         codecs.append(plan.codec)
     assert codecs == [4, 3, 1, 2, 0]
 
@@ -148,7 +148,7 @@ def test_unknown_codecs_are_passed_over() -> None:
     plan = PushPlan(Chance(), 0)
     answer = response()
     answer.accepted_compression_types = [9, 1]
-    plan.subscribed(answer, 0)
+    plan.on_subscription(answer, 0)
     assert plan.codec == 1
 
 

@@ -78,7 +78,7 @@ def reading(serve: Serve, **configs: str) -> tuple[Broker, Callable[[int, int], 
         range_reading = RangeReading(core, PARTITION, start, end, timeout_ms=2000)
         chunks: list[Found] = []
         while (chunk := world.run(core, range_reading.next())) is not None:
-            chunks.append((chunk.batches().copied(), chunk.next_offset))
+            chunks.append((chunk.batches().copy(), chunk.next_offset))
         return chunks
 
     return broker, read
@@ -240,6 +240,6 @@ def test_a_range_whose_rest_was_compacted_away_is_at_its_end() -> None:
     broker.on(FetchRequest, throttled, nothing)
     chunk = world.run(core, RangeReading(core, PARTITION, 7, 10).next())
     assert chunk is not None
-    assert (chunk.batches().copied(), chunk.next_offset, broker.asked[FetchRequest]) == (b"", 10, 2)
+    assert (chunk.batches().copy(), chunk.next_offset, broker.asked[FetchRequest]) == (b"", 10, 2)
     with pytest.raises(RequestTimedOut, match="no record there"):
         world.run(core, RangeReading(core, PARTITION, 7, 11, timeout_ms=2000).next())

@@ -183,7 +183,7 @@ def test_a_position_that_the_new_leader_has_stays(world: World, log: Log) -> Non
     assert reader.read(1) == ["d"]
     # The position from ListOffsets, then the new leader: FENCED_LEADER_EPOCH told of it.
     assert asked(log) == [(3, 3), (3, 5)]
-    assert reader.consumer.consumed() == {PART: OffsetAndMetadata(4, "", 5)}
+    assert reader.consumer.positions_to_commit() == {PART: OffsetAndMetadata(4, "", 5)}
     fetch = log.broker.sent(FetchRequest)[-1]
     assert not fetch.topics or fetch.topics[0].partitions[0].current_leader_epoch == 5
 
@@ -197,7 +197,7 @@ def test_a_truncated_log_is_read_again_from_its_divergence(world: World, log: Lo
     log.elect(5, keep=1)
     log.write("B", "C", "D")
     assert reader.read(3) == ["B", "C", "D"]
-    assert reader.consumer.consumed() == {PART: OffsetAndMetadata(4, "", 5)}
+    assert reader.consumer.positions_to_commit() == {PART: OffsetAndMetadata(4, "", 5)}
 
 
 def test_truncated_records_that_were_only_fetched_are_not_returned(world: World, log: Log) -> None:

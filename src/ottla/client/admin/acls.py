@@ -207,7 +207,7 @@ class Acls(Requests):
             error = _refusal(answer.error_code, "describe ACLs", answer.error_message, _DESCRIBE)
             if error is not None:
                 raise error
-            return [binding for resource in answer.resources for binding in _described(resource)]
+            return [binding for resource in answer.resources for binding in _bindings_from(resource)]
 
         return await self.metadata.retrying("describe ACLs", attempt, self.limit_ms(timeout))
 
@@ -220,7 +220,7 @@ class Acls(Requests):
             request = DeleteAclsRequest(filters=[_deletion(acl_filter) for acl_filter in asked])
             answer = await self._ask(request, request.filters)
             return {
-                acl_filter: _deleted(acl_filter, row)
+                acl_filter: _deletion_outcome(acl_filter, row)
                 for acl_filter, row in zip(asked, answer.filter_results, strict=True)
             }
 
@@ -264,7 +264,7 @@ def _deletion(acl_filter: AclBindingFilter) -> DeleteAclsFilter:
     )
 
 
-def _described(resource: DescribeAclsResource) -> list[AclBinding]:
+def _bindings_from(resource: DescribeAclsResource) -> list[AclBinding]:
     pattern = ResourcePattern(
         AclResourceType(resource.resource_type), resource.resource_name, PatternType(resource.pattern_type)
     )
@@ -279,7 +279,7 @@ def _described(resource: DescribeAclsResource) -> list[AclBinding]:
     ]
 
 
-def _deleted(acl_filter: AclBindingFilter, row: DeleteAclsFilterResult) -> tuple[AclBinding, ...] | KafkaError:
+def _deletion_outcome(acl_filter: AclBindingFilter, row: DeleteAclsFilterResult) -> tuple[AclBinding, ...] | KafkaError:
     error = _refusal(row.error_code, f"delete ACLs of {acl_filter.pattern}", row.error_message, _ALTER)
     if error is not None:
         return error

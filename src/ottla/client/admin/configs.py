@@ -196,7 +196,7 @@ class Configs(Requests):
                 validate_only=validate_only,
             )
             answer = await (self.metadata.ask(-1, request) if node is None else self.on_node(node, request))
-            return _altered(answer.responses)
+            return _alteration_outcomes(answer.responses)
 
         return await self._by_node("alter configs", configs, ask, timeout)
 
@@ -226,7 +226,7 @@ class Configs(Requests):
                 validate_only=validate_only,
             )
             answer = await (self.metadata.ask(-1, request) if node is None else self.on_node(node, request))
-            return _altered(answer.responses)
+            return _alteration_outcomes(answer.responses)
 
         return await self._by_node("alter configs", changes_of, ask, timeout)
 
@@ -285,7 +285,7 @@ def _text_of(resource: ConfigResource) -> str:
     return f"configs of {resource.type.name.lower().replace('_', ' ')} {resource.name or '(default)'}"
 
 
-def _altered(
+def _alteration_outcomes(
     rows: Iterable[AlterConfigsResourceResponse | IncrementalResourceResponse],
 ) -> dict[ConfigResource, KafkaError | None]:
     outcomes: dict[ConfigResource, KafkaError | None] = {}

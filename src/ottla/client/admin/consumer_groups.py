@@ -138,7 +138,7 @@ class ConsumerGroups(Requests):
 
         request = ConsumerGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=include_operations)
         answer = await self.at_coordinator(group_id, request, timeout, code_of)
-        return _described(answer.groups[0], await self._coordinator(group_id))
+        return _description_from(answer.groups[0], await self._coordinator(group_id))
 
     async def _classic_group(
         self, group_id: str, include_operations: bool, timeout: float | None
@@ -151,7 +151,7 @@ class ConsumerGroups(Requests):
             return DescribeGroupsRequest(groups=[group_id], include_authorized_operations=include_operations)
 
         answer = await self.at_coordinator(group_id, request, timeout, code_of)
-        return _described_classic(answer.groups[0], await self._coordinator(group_id))
+        return _classic_description_from(answer.groups[0], await self._coordinator(group_id))
 
     async def _coordinator(self, group_id: str) -> tuple[int, str, int]:
         node = await self.metadata.coordinator(GROUP, group_id)
@@ -180,7 +180,7 @@ class ConsumerGroups(Requests):
                 return _offset_fetch(group_id, partitions, version, require_stable=require_stable)
 
             answer = await self.at_coordinator(group_id, request, timeout, _offset_fetch_error, newest=_BY_NAME)
-            return _committed(answer)
+            return _offsets_from(answer)
 
         return await self.for_each(requested, one)
 
@@ -334,7 +334,7 @@ def _offset_fetch_error(answer: OffsetFetchResponse) -> tuple[int, str | None]:
     return answer.error_code or next(filter(None, rows), NONE), None
 
 
-def _committed(answer: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndMetadata]:
+def _offsets_from(answer: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndMetadata]:
     topics = answer.groups[0].topics if answer.groups else answer.topics
     return {
         TopicPartition(topic.name, row.partition_index): OffsetAndMetadata(
@@ -346,16 +346,16 @@ def _committed(answer: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndMet
     }
 
 
-def _described(group: DescribedConsumerGroup, coordinator: tuple[int, str, int]) -> ConsumerGroupDescription:
+def _description_from(group: DescribedConsumerGroup, coordinator: tuple[int, str, int]) -> ConsumerGroupDescription:
     members = tuple(
         GroupMember(
             member.member_id,
             member.instance_id,
             member.client_id,
             member.client_host,
-            _assigned(member.assignment),
+            _partitions_from(member.assignment),
             member.member_epoch,
-            _assigned(member.target_assignment),
+            _partitions_from(member.target_assignment),
             None if member.member_type < 0 else member.member_type == 1,
             member.rack_id,
             frozenset(member.subscribed_topic_names),
@@ -377,13 +377,13 @@ def _described(group: DescribedConsumerGroup, coordinator: tuple[int, str, int])
     )
 
 
-def _assigned(assignment: Assignment) -> tuple[TopicPartition, ...]:
+def _partitions_from(assignment: Assignment) -> tuple[TopicPartition, ...]:
     return tuple(
         TopicPartition(topic.topic_name, index) for topic in assignment.topic_partitions for index in topic.partitions
     )
 
 
-def _described_classic(group: DescribedGroup, coordinator: tuple[int, str, int]) -> ConsumerGroupDescription:
+def _classic_description_from(group: DescribedGroup, coordinator: tuple[int, str, int]) -> ConsumerGroupDescription:
     return ConsumerGroupDescription(
         group.group_id,
         CLASSIC,

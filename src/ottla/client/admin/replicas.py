@@ -96,7 +96,7 @@ class ReplicaRequests(Requests):
             request = ListPartitionReassignmentsRequest(timeout_ms=self.limit_ms(timeout), topics=topics)
             answer = await self.controller(request)
             if answer.error_code != NONE:
-                self.moved(answer.error_code)
+                self.forget_moved_controller(answer.error_code)
                 raise error_for(
                     answer.error_code, "list reassignments", answer.error_message, Permission("Describe", "cluster")
                 )
@@ -131,7 +131,7 @@ class ReplicaRequests(Requests):
             request.election_type = election_type
             answer = await self.controller(request)
             if answer.error_code != NONE:
-                self.moved(answer.error_code)
+                self.forget_moved_controller(answer.error_code)
                 raise error_for(answer.error_code, "elect leaders", None, Permission("Alter", "cluster"))
             return {
                 TopicPartition(topic.topic, row.partition_id): refusal(

@@ -82,7 +82,7 @@ class Requests:
         link = await self.controller_link()
         return await link.request(request, link.version(type(request)))
 
-    def moved(self, code: int) -> None:
+    def forget_moved_controller(self, code: int) -> None:
         """Forget the controller if an error code shows that another node has its role now."""
         if code == NOT_CONTROLLER:
             self.metadata.controller = -1
@@ -209,7 +209,7 @@ class Requests:
                 if not isinstance(outcome, KafkaError):
                     results.put(key, outcome)
                 elif outcome.retriable:
-                    self.moved(outcome.code)
+                    self.forget_moved_controller(outcome.code)
                     again.append(key)
                     last = outcome
                 else:

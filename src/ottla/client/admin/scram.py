@@ -76,7 +76,7 @@ class Scram(Requests):
             )
             answer = await self.controller(request)
             if answer.error_code != NONE:
-                self.moved(answer.error_code)
+                self.forget_moved_controller(answer.error_code)
                 raise error_for(
                     answer.error_code,
                     "describe SCRAM credentials",
@@ -107,7 +107,9 @@ class Scram(Requests):
             by_user.setdefault(alteration.user, []).append(alteration)
         salted = {
             user: [
-                self._salted(alteration) for alteration in its if isinstance(alteration, UserScramCredentialUpsertion)
+                self._to_upsertion(alteration)
+                for alteration in its
+                if isinstance(alteration, UserScramCredentialUpsertion)
             ]
             for user, its in by_user.items()
         }
@@ -135,7 +137,7 @@ class Scram(Requests):
 
         return await self.repeating("alter SCRAM credentials", by_user, ask, timeout)
 
-    def _salted(self, new: UserScramCredentialUpsertion) -> ScramCredentialUpsertion:
+    def _to_upsertion(self, new: UserScramCredentialUpsertion) -> ScramCredentialUpsertion:
         """Build the request entry of a new credential: its password is hashed by Hi(password, salt, iterations) of RFC 5802."""
         salt = self.core.random.bytes16() + self.core.random.bytes16() if new.salt is None else new.salt
         password = new.password.encode() if isinstance(new.password, str) else new.password

@@ -90,7 +90,7 @@ class ShareGroups(Requests):
             )
             answer = await self.at_coordinator(group_id, request, timeout, code_of)
             node = await self.metadata.coordinator(GROUP, group_id)
-            return _described(answer.groups[0], (node, *self.metadata.network.brokers[node]))
+            return _description_from(answer.groups[0], (node, *self.metadata.network.brokers[node]))
 
         return await self.for_each(groups, one)
 
@@ -186,7 +186,7 @@ class ShareGroups(Requests):
         return results
 
 
-def _described(group: DescribedGroup, coordinator: tuple[int, str, int]) -> ShareGroupDescription:
+def _description_from(group: DescribedGroup, coordinator: tuple[int, str, int]) -> ShareGroupDescription:
     members = tuple(
         ShareGroupMember(
             member.member_id,

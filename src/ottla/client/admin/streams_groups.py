@@ -97,12 +97,12 @@ class StreamsGroups(Requests):
             request = StreamsGroupDescribeRequest(group_ids=[group_id])
             answer = await self.at_coordinator(group_id, request, timeout, code_of)
             node = await self.metadata.coordinator(GROUP, group_id)
-            return _described(answer.groups[0], (node, *self.metadata.network.brokers[node]))
+            return _description_from(answer.groups[0], (node, *self.metadata.network.brokers[node]))
 
         return await self.for_each(groups, one)
 
 
-def _described(group: DescribedGroup, coordinator: tuple[int, str, int]) -> StreamsGroupDescription:
+def _description_from(group: DescribedGroup, coordinator: tuple[int, str, int]) -> StreamsGroupDescription:
     topology = group.topology
     return StreamsGroupDescription(
         group.group_id,

@@ -152,10 +152,10 @@ class Tokens(Requests):
         answer = await self.anywhere(about, DescribeDelegationTokenRequest(owners=listed), timeout)
         if answer.error_code != NONE:
             raise error_for(answer.error_code, about)
-        return [_described(token) for token in answer.tokens]
+        return [_token_from(token) for token in answer.tokens]
 
 
-def _described(token: DescribedDelegationToken) -> DelegationToken:
+def _token_from(token: DescribedDelegationToken) -> DelegationToken:
     return DelegationToken(
         token.token_id,
         bytes(token.hmac),

@@ -127,7 +127,7 @@ class Topics(Requests):
                 validate_only=validate_only,
             )
             if request.topics:
-                outcomes |= {row.name: _created(row) for row in (await self.controller(request)).topics}
+                outcomes |= {row.name: _creation_outcome(row) for row in (await self.controller(request)).topics}
             return outcomes
 
         return await self.repeating("create topics", new_by_name, ask, timeout)
@@ -140,7 +140,7 @@ class Topics(Requests):
 
         async def ask(names: list[str]) -> dict[str, KafkaError | None]:
             request = CreatePartitionsRequest(
-                topics=[_grown(new_by_name[name]) for name in names],
+                topics=[_to_partitions_topic(new_by_name[name]) for name in names],
                 timeout_ms=self.limit_ms(timeout),
                 validate_only=validate_only,
             )
@@ -235,17 +235,17 @@ class Topics(Requests):
             names = [key for key in keys if isinstance(key, str)]
             outcomes: dict[str | bytes, TopicDescription | KafkaError] = {}
             if names and link.serves(DescribeTopicPartitionsRequest):
-                outcomes |= await self._described_in_parts(link, names, partitions_per_answer)
+                outcomes |= await self._describe_in_parts(link, names, partitions_per_answer)
                 keys = [key for key in keys if not isinstance(key, str)]
             if keys:
-                outcomes |= await self._described_by_metadata(link, keys, include_authorized_operations)
+                outcomes |= await self._describe_by_metadata(link, keys, include_authorized_operations)
             if not include_authorized_operations:  # DescribeTopicPartitions returns them always
                 outcomes = {key: _without_operations(outcome) for key, outcome in outcomes.items()}
             return outcomes
 
         return await self.repeating("describe topics", topics, ask, timeout)
 
-    async def _described_in_parts(
+    async def _describe_in_parts(
         self, link: Link, names: list[str], limit: int
     ) -> dict[str | bytes, TopicDescription | KafkaError]:
         """Describe topics by DescribeTopicPartitions requests, each for the next partitions, until all are described."""
@@ -286,7 +286,7 @@ class Topics(Requests):
                 return outcomes
             request.cursor = answer.next_cursor
 
-    async def _described_by_metadata(
+    async def _describe_by_metadata(
         self, link: Link, keys: list[str | bytes], include_operations: bool
     ) -> dict[str | bytes, TopicDescription | KafkaError]:
         """Describe topics by a Metadata request, which every broker serves; topics by id since Kafka 3.1."""
@@ -382,7 +382,7 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
     )
 
 
-def _grown(topic: NewPartitions) -> CreatePartitionsTopic:
+def _to_partitions_topic(topic: NewPartitions) -> CreatePartitionsTopic:
     assignments = [CreatePartitionsAssignment(broker_ids=list(nodes)) for nodes in topic.replica_assignment]
     return CreatePartitionsTopic(name=topic.topic, count=topic.new_total_count, assignments=assignments or None)
 
@@ -391,6 +391,6 @@ def _optional(nodes: Sequence[int] | None) -> tuple[int, ...] | None:
     return None if nodes is None else tuple(nodes)
 
 
-def _created(row: CreatableTopicResult) -> CreatedTopic | KafkaError:
+def _creation_outcome(row: CreatableTopicResult) -> CreatedTopic | KafkaError:
     error = refusal(row.error_code, f"create topic {row.name}", row.error_message, _on_topic("Create", row.name))
     return error or CreatedTopic(row.topic_id, row.num_partitions, row.replication_factor)

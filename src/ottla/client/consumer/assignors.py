@@ -44,7 +44,7 @@ Members = Mapping[str, SubscribedMember]
 Assignor = Callable[[Members, Topics], Assignment]
 
 
-def _ordered(members: Members) -> list[str]:
+def _sort_members(members: Members) -> list[str]:
     """Sort static members by instance id, then the others by member id, as Kafka's AbstractPartitionAssignor does."""
 
     def rank(member: str) -> tuple[int, str]:
@@ -108,7 +108,7 @@ def assign_range(members: Members, topics: Topics) -> Assignment:
     partitions are co-partitioned: partitions of the same number go to one member, so that it can join the topics.
     """
     assignment: Assignment = {member: [] for member in members}
-    ordered = _ordered(members)
+    ordered = _sort_members(members)
     ranges = []
     for topic in sorted({topic for member in members.values() for topic in member.topics if topics.get(topic)}):
         subscribers = [(member, members[member].rack) for member in ordered if topic in members[member].topics]
@@ -147,7 +147,7 @@ def _assign_together(group: list[_Range], assignment: Assignment) -> None:
 def assign_roundrobin(members: Members, topics: Topics) -> Assignment:
     """Assign all partitions of all topics in turn to the members that subscribe to the topic."""
     assignment: Assignment = {member: [] for member in members}
-    subscribers = _ordered(members)
+    subscribers = _sort_members(members)
     turn = 0
     for topic in sorted({topic for member in members.values() for topic in member.topics if topic in topics}):
         for index in range(len(topics[topic])):
@@ -170,7 +170,7 @@ def assign_sticky(members: Members, topics: Topics) -> Assignment:
     cannot always correct a choice: the assignment with more partitions in the rack of their member is returned.
     """
     eligible: dict[str, list[str]] = {}
-    for member in _ordered(members):
+    for member in _sort_members(members):
         for topic in members[member].topics:
             eligible.setdefault(topic, []).append(member)
     matter = _racks_matter(members.values(), [racks for topic in eligible for racks in topics.get(topic, ())])
@@ -179,7 +179,7 @@ def assign_sticky(members: Members, topics: Topics) -> Assignment:
         rack = members[member].rack
         return not matter or not rack or rack in topics[partition.topic][partition.partition]
 
-    kept = _kept(members, topics)
+    kept = _keep_owned(members, topics)
     taken = {partition for parts in kept.values() for partition in parts}
     free = [
         TopicPartition(topic, index)
@@ -189,7 +189,7 @@ def assign_sticky(members: Members, topics: Topics) -> Assignment:
     ]
     free.sort(key=lambda part: (len(eligible[part.topic]), part))  # those with the fewest eligible members come first
 
-    def completed(*, by_racks: bool) -> Assignment:
+    def complete(*, by_racks: bool) -> Assignment:
         assignment = {member: list(parts) for member, parts in kept.items()}
         for partition in free:
             least = min(
@@ -199,14 +199,14 @@ def assign_sticky(members: Members, topics: Topics) -> Assignment:
             assignment[least].append(partition)
         changes = True
         while changes:
-            while _moved_one(assignment, eligible):
+            while _move_one(assignment, eligible):
                 pass
             changes = matter and _brought_nearer(assignment, eligible, near)
         return assignment
 
-    candidates = [completed(by_racks=matter)]
+    candidates = [complete(by_racks=matter)]
     if matter and free:
-        candidates.append(completed(by_racks=False))
+        candidates.append(complete(by_racks=False))
     best = max(
         candidates,
         key=lambda candidate: sum(near(member, part) for member, parts in candidate.items() for part in parts),
@@ -214,9 +214,9 @@ def assign_sticky(members: Members, topics: Topics) -> Assignment:
     return {member: sorted(parts) for member, parts in best.items()}
 
 
-def _kept(members: Members, topics: Topics) -> Assignment:
+def _keep_owned(members: Members, topics: Topics) -> Assignment:
     claims: dict[TopicPartition, tuple[int, str]] = {}
-    for member in _ordered(members):
+    for member in _sort_members(members):
         subscriber = members[member]
         for partition in subscriber.owned:
             if partition.topic in subscriber.topics and partition.partition < len(topics.get(partition.topic, ())):
@@ -259,7 +259,7 @@ def _brought_nearer(
     return moved
 
 
-def _moved_one(assignment: Assignment, eligible: Mapping[str, list[str]]) -> bool:
+def _move_one(assignment: Assignment, eligible: Mapping[str, list[str]]) -> bool:
     """Move one partition to improve the balance, through other members if needed. Return True if one was moved."""
     fewest = min(map(len, assignment.values()), default=0)
     for giver in sorted(assignment, key=lambda member: (-len(assignment[member]), member)):

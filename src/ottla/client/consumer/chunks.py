@@ -28,7 +28,7 @@ class Batches(NamedTuple):
     start: int
     end: int
 
-    def copied(self) -> bytes:
+    def copy(self) -> bytes:
         """Return the batches alone."""
         return self.data[self.start : self.end]
 

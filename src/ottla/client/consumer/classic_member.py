@@ -128,7 +128,7 @@ class ClassicMembership:
                 if self._rejoin:
                     begun_ms = self._core.clock.now_ms()
                     await self._rebalance()
-                    self._consumer.rebalanced(self._core.clock.now_ms() - begun_ms)
+                    self._consumer.on_rebalanced(self._core.clock.now_ms() - begun_ms)
                 else:
                     self._poll_watch.check()
                     await self._heartbeat()
@@ -153,7 +153,7 @@ class ClassicMembership:
                     await self._drop_all()
                     self.error = error
                     self._task = None
-                    self._consumer.failed()
+                    self._consumer.on_failed()
                     return
                 failures += 1
                 await self._core.scheduler.sleep(self._core.metadata.backoff_ms(failures))
@@ -163,7 +163,7 @@ class ClassicMembership:
     ) -> None:
         """Apply a change of partitions at the next poll, and send heartbeats until then. Raises PollTimeout."""
         config = self._core.config
-        notification = self._core.scheduler.start(self._consumer.changed(change, partitions, owned), "rebalance")
+        notification = self._core.scheduler.start(self._consumer.apply_change(change, partitions, owned), "rebalance")
         try:
             while not await self._poll_watch.wait(notification, config["heartbeat.interval.ms"]):
                 try:
@@ -186,7 +186,7 @@ class ClassicMembership:
     async def _drop_all(self) -> None:
         lost, self._owned = self._owned, []
         if lost:
-            await self._consumer.changed(AssignmentChange.LOST, lost, [])
+            await self._consumer.apply_change(AssignmentChange.LOST, lost, [])
 
     async def _heartbeat(self) -> None:
         await self._send_heartbeat()
@@ -214,7 +214,7 @@ class ClassicMembership:
         elif all(name in self._seen and metadata.known(name) is not None for name in {*self._topics, *self._seen}):
             return False
         # `_seen` of a leader has the topics of other members as well.
-        topics = sorted({*await self._subscribed(), *self._seen})
+        topics = sorted({*await self._find_topics(), *self._seen})
         return self._relevant_racks(await self._partitions_of(topics)) != self._seen
 
     def _check(self, code: int, about: str) -> None:
@@ -238,7 +238,7 @@ class ClassicMembership:
         if self._owned and not self._cooperative:
             await self._notify_consumer(AssignmentChange.REVOKED, self._owned, [])
             self._owned = []
-        topics = await self._subscribed()
+        topics = await self._find_topics()
         self._rejoin = False
         try:
             answer = await self._join(topics)
@@ -253,7 +253,7 @@ class ClassicMembership:
             raise
         await self._adopt(assigned)
 
-    async def _subscribed(self) -> list[str]:
+    async def _find_topics(self) -> list[str]:
         if self._pattern is None:
             return self._topics
         self._looked_at = self._core.clock.now_ms()
@@ -285,7 +285,7 @@ class ClassicMembership:
         timeout_ms = max(config["max.poll.interval.ms"] + 5000, config["request.timeout.ms"])
         for _ in range(2):
             request.member_id = self._member_id
-            answer = await self._waited_for(link, link.request(request, version, timeout_ms=timeout_ms))
+            answer = await self._await_answer(link, link.request(request, version, timeout_ms=timeout_ms))
             if answer.error_code != table.MEMBER_ID_REQUIRED:
                 break
             self._member_id = answer.member_id
@@ -294,7 +294,7 @@ class ClassicMembership:
         self._check(answer.error_code, "join")
         return answer
 
-    async def _waited_for(self, link: Link, promise: Deferred[R]) -> R:
+    async def _await_answer(self, link: Link, promise: Deferred[R]) -> R:
         """Await a join or sync, and note its connection so that `leave` can close it."""
         self._joining = link
         try:
@@ -336,7 +336,7 @@ class ClassicMembership:
         )
         self._seen.update(self._relevant_racks(partitions))
         assigned = ASSIGNORS[name](members, partitions)
-        return {member: _encoded(partitions) for member, partitions in assigned.items()}
+        return {member: _encode_assignment(partitions) for member, partitions in assigned.items()}
 
     async def _partitions_of(self, topics: list[str]) -> dict[str, tuple[Racks, ...]]:
         """Return the racks of each partition of the topics; missing topics are left out."""
@@ -374,11 +374,11 @@ class ClassicMembership:
         if version >= 3:
             request.group_instance_id = self._instance_id
         timeout_ms = max(self._core.config["max.poll.interval.ms"] + 5000, self._core.config["request.timeout.ms"])
-        answer = await self._waited_for(link, link.request(request, version, timeout_ms=timeout_ms))
+        answer = await self._await_answer(link, link.request(request, version, timeout_ms=timeout_ms))
         if answer.error_code != table.NONE:
             self._rejoin = True
         self._check(answer.error_code, "sync")
-        return _assigned_of(answer.assignment)
+        return _decode_assignment(answer.assignment)
 
     async def _adopt(self, assigned: list[TopicPartition]) -> None:
         """Apply an assignment. A cooperative member revokes partitions that it lost, and rejoins so that others get them."""
@@ -439,7 +439,7 @@ def _previous_of(data: bytes | None) -> tuple[tuple[TopicPartition, ...], int]:
     return (), _NO_GENERATION
 
 
-def _encoded(partitions: list[TopicPartition]) -> bytes:
+def _encode_assignment(partitions: list[TopicPartition]) -> bytes:
     topics: dict[str, AssignedTopic] = {}
     for name, index in partitions:
         topics.setdefault(name, AssignedTopic(topic=name)).partitions.append(index)
@@ -447,7 +447,7 @@ def _encoded(partitions: list[TopicPartition]) -> bytes:
     return _ASSIGNMENT_VERSION.to_bytes(2, "big") + codec.encode(assignment, _ASSIGNMENT_VERSION)
 
 
-def _assigned_of(data: bytes) -> list[TopicPartition]:
+def _decode_assignment(data: bytes) -> list[TopicPartition]:
     if len(data) < 2:
         return []
     version = min(int.from_bytes(data[:2], "big"), _SUBSCRIPTION_VERSION)

@@ -258,9 +258,9 @@ class Commits:
                 group.member_id, group.member_epoch = member.member_id, member.generation
             request.groups = [group]
         answer = await self._coordinator.response(link.request(request, version))
-        return self._committed_offsets(answer, version, {topic_id: name for name, topic_id in ids.items()}, about)
+        return self._offsets_from(answer, version, {topic_id: name for name, topic_id in ids.items()}, about)
 
-    def _committed_offsets(
+    def _offsets_from(
         self, answer: OffsetFetchResponse, version: int, names: dict[bytes, str], about: str
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         whole = answer if version <= _NEWEST_BY_TOPIC else answer.groups[0]
@@ -285,7 +285,7 @@ class Commits:
             raise RetriableError(str(error), code) if code == table.STALE_MEMBER_EPOCH else error
 
 
-def lost_membership(error: KafkaError) -> bool:
+def is_membership_lost(error: KafkaError) -> bool:
     """Return True if an error means that the member was removed from the group, or is of an older generation."""
     return error.code in _LOST
 

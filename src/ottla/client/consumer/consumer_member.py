@@ -114,7 +114,7 @@ class ConsumerMembership:
                     await self._drop_all()
                     self.error = error
                     self._task = None
-                    self._consumer.failed()
+                    self._consumer.on_failed()
                     return
                 failures += 1
                 await self._core.scheduler.sleep(self._core.metadata.backoff_ms(failures))
@@ -124,7 +124,9 @@ class ConsumerMembership:
     ) -> None:
         """Apply a change of partitions at the next poll, and send heartbeats until then. Raises PollTimeout."""
         limit: int = self._core.config["max.poll.interval.ms"]
-        notification = self._core.scheduler.start(self._consumer.changed(change, partitions, owned), "reconciliation")
+        notification = self._core.scheduler.start(
+            self._consumer.apply_change(change, partitions, owned), "reconciliation"
+        )
         try:
             while not await self._poll_watch.wait(notification, min(self._interval_ms, limit)):
                 try:
@@ -152,7 +154,7 @@ class ConsumerMembership:
         lost = sorted(self._owned)
         self._owned.clear()
         if lost:
-            await self._consumer.changed(AssignmentChange.LOST, lost, [])
+            await self._consumer.apply_change(AssignmentChange.LOST, lost, [])
 
     async def _heartbeat(self) -> ConsumerGroupHeartbeatResponse:
         joins = self._epoch == _JOIN
@@ -225,7 +227,7 @@ class ConsumerMembership:
         """Make one step towards the target assignment. Return True if the next heartbeat must be sent at once."""
         if self._target is None:
             return False
-        target = await self._named(self._target)
+        target = await self._resolve_names(self._target)
         revoked, added = sorted(self._owned - target), sorted(target - self._owned)
         self._measure(is_rebalancing=bool(revoked or added))
         if revoked:
@@ -246,10 +248,10 @@ class ConsumerMembership:
         if is_rebalancing and self._rebalancing_since_ms is None:
             self._rebalancing_since_ms = now_ms
         elif not is_rebalancing and self._rebalancing_since_ms is not None:
-            self._consumer.rebalanced(now_ms - self._rebalancing_since_ms)
+            self._consumer.on_rebalanced(now_ms - self._rebalancing_since_ms)
             self._rebalancing_since_ms = None
 
-    async def _named(self, target: set[tuple[bytes, int]]) -> set[TopicPartition]:
+    async def _resolve_names(self, target: set[tuple[bytes, int]]) -> set[TopicPartition]:
         """Return the target assignment by topic names; topics without a name in the metadata yet are left out."""
         metadata = self._core.metadata
         if any(metadata.name_of(topic_id) is None for topic_id, _ in target):

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, SupportsIndex
 
 from ottla.client.consumer.classic_member import ClassicMembership
-from ottla.client.consumer.commits import Commits, OnCommit, lost_membership
+from ottla.client.consumer.commits import Commits, OnCommit, is_membership_lost
 from ottla.client.consumer.consumer_member import ConsumerMembership
 from ottla.client.consumer.fetcher import Fetcher
 from ottla.client.consumer.positions import UNKNOWN, ConsumerPositions, PartitionState
@@ -63,7 +63,9 @@ class ConsumerCore(ChunkReader):
         self.core = core
         core.metadata.operation = "Read"
         positions = ConsumerPositions()
-        super().__init__(positions, Fetcher(core, positions, self._lost, self._truncated, self._recreated))
+        super().__init__(
+            positions, Fetcher(core, positions, self._on_out_of_range, self._on_truncated, self._on_recreated)
+        )
         self.listeners = Listeners()
         self._group_id: str = config["group.id"]
         self._commits = Commits(core, self._group_id, on_commit)
@@ -101,7 +103,7 @@ class ConsumerCore(ChunkReader):
         """Share of `wait` in the time since the last one, which is the application's."""
         self._waited_ms = -1
         """Time at which the last `wait` ended."""
-        core.observe(self.noted_metrics, self._member_id)
+        core.observe(self.last_metrics, self._member_id)
 
     # -- subscriptions and assignments --
 
@@ -160,7 +162,7 @@ class ConsumerCore(ChunkReader):
 
     # -- calls of the membership --
 
-    async def changed(
+    async def apply_change(
         self, change: AssignmentChange, partitions: list[TopicPartition], owned: list[TopicPartition]
     ) -> None:
         """Apply a change of partitions while the application is inside `wait`, so that none changes during processing."""
@@ -184,12 +186,12 @@ class ConsumerCore(ChunkReader):
             self._pending_changes -= 1
             self._woken.happen()
 
-    def rebalanced(self, latency_ms: int) -> None:
-        """See `MemberConsumer.rebalanced`."""
+    def on_rebalanced(self, latency_ms: int) -> None:
+        """See `MemberConsumer.on_rebalanced`."""
         self._rebalances.record(latency_ms, self.core.clock.now_ms())
 
-    def failed(self) -> None:
-        """See `MemberConsumer.failed`."""
+    def on_failed(self) -> None:
+        """See `MemberConsumer.on_failed`."""
         self._wake_application()
 
     async def _until_waiting(self) -> None:
@@ -205,7 +207,7 @@ class ConsumerCore(ChunkReader):
             self._committing.cancel()  # a commit of older positions
             self._committing = None
         if self._group_id and self.core.config["enable.auto.commit"]:
-            offsets = self.consumed()
+            offsets = self.positions_to_commit()
             try:
                 await self._commits.commit_positions(
                     offsets,
@@ -279,7 +281,7 @@ class ConsumerCore(ChunkReader):
             # Permissions may be granted before the next poll, which joins again, as Java's consumer does.
             self._rejoins = isinstance(failure, NotAuthorized)
         if failure is None and self._pattern is None:
-            failure = self.core.metadata.denied(self._topics)
+            failure = self.core.metadata.denial(self._topics)
         if isinstance(failure, NoOffset) and not self._positions.lacking():
             failure = None  # no position is missing any more
         if failure is not None:
@@ -295,7 +297,7 @@ class ConsumerCore(ChunkReader):
         self._fetcher.failure = error
         self._wake_application()
 
-    def _lost(self, state: PartitionState, error: OffsetOutOfRange) -> None:
+    def _on_out_of_range(self, state: PartitionState, error: OffsetOutOfRange) -> None:
         """Handle an offset out of range: reset the position, or raise the error (auto.offset.reset=none)."""
         try:
             self._search.reset_by_policy(state, error)
@@ -306,7 +308,7 @@ class ConsumerCore(ChunkReader):
             logger.info("%s: going on by auto.offset.reset", error)
             self._search.begin()
 
-    def _recreated(self, state: PartitionState) -> None:
+    def _on_recreated(self, state: PartitionState) -> None:
         """Handle the recreation of a topic: reset the position, as all records of the new topic are unread."""
         what = f"topic {state.partition.topic} was deleted and created again"
         if self.core.config["auto.offset.reset"] == "none":
@@ -319,7 +321,7 @@ class ConsumerCore(ChunkReader):
         state.look_up(EARLIEST)
         self._search.begin()
 
-    def _truncated(self, state: PartitionState, end: EpochEnd) -> None:
+    def _on_truncated(self, state: PartitionState, end: EpochEnd) -> None:
         """Record a log truncation. The next `wait` raises an error or changes the position."""
         self._truncations.append((state, state.version, end))
         self._wake_application()
@@ -336,7 +338,7 @@ class ConsumerCore(ChunkReader):
         known = end.epoch >= 0
         if known and end.offset >= state.position:
             # Only prefetched records were truncated.
-            self._moved(state.partition).seek(state.position, state.epoch_before(state.position))
+            self._prepare_move(state.partition).seek(state.position, state.epoch_before(state.position))
         elif self.core.config["auto.offset.reset"] == "none":
             error = LogTruncation(
                 f"{state.partition}: records before the position {state.position} are not in the log any more"
@@ -347,23 +349,23 @@ class ConsumerCore(ChunkReader):
             self._fetcher.failure = error
         elif known:
             logger.warning("%s: the log was truncated to offset %d: going on there", state.partition, end.offset)
-            self._moved(state.partition).seek(end.offset, end.epoch)
+            self._prepare_move(state.partition).seek(end.offset, end.epoch)
         else:
             logger.warning("%s: the log was truncated: going on by auto.offset.reset", state.partition)
-            self._search.reset_by_policy(self._moved(state.partition), None)
+            self._search.reset_by_policy(self._prepare_move(state.partition), None)
         self._fetcher.drop_stale()
 
     def seek(self, partition: TopicPartition, offset: SupportsIndex | OffsetAndMetadata) -> None:
         """Set the position to an offset; one with a leader epoch is validated first (KIP-320)."""
         where = OffsetAndMetadata.of(offset)
-        self._moved(partition).seek(where.offset, where.leader_epoch)
+        self._prepare_move(partition).seek(where.offset, where.leader_epoch)
         self._fetcher.drop_stale()
         self._fetcher.pump()
 
     def seek_to(self, partitions: Iterable[TopicPartition], moment: int) -> None:
         """Set positions to EARLIEST or LATEST."""
         for partition in list(partitions) or self.assignment:
-            self._moved(partition).look_up(moment)
+            self._prepare_move(partition).look_up(moment)
         self._fetcher.drop_stale()
         self._search.begin()
 
@@ -377,7 +379,7 @@ class ConsumerCore(ChunkReader):
             if partition in committed:
                 self.seek(partition, committed[partition])
             else:
-                self._search.reset_by_policy(self._moved(partition), None)
+                self._search.reset_by_policy(self._prepare_move(partition), None)
         self._fetcher.drop_stale()
         self._search.begin()
 
@@ -387,7 +389,7 @@ class ConsumerCore(ChunkReader):
             raise IllegalState("enforce_rebalance comes after subscribe")
         self._rejoins = True
 
-    def _moved(self, partition: TopicPartition) -> PartitionState:
+    def _prepare_move(self, partition: TopicPartition) -> PartitionState:
         state = self._state(partition)
         if self._chunk is not None and self._chunk.state is state:
             self._drop_chunk()
@@ -407,7 +409,7 @@ class ConsumerCore(ChunkReader):
             state = self._state(partition)
             state.paused = True
             if state.position != UNKNOWN:
-                self._moved(partition).seek(state.position, state.epoch_before(state.position))
+                self._prepare_move(partition).seek(state.position, state.epoch_before(state.position))
         self._fetcher.drop_stale()
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
@@ -438,9 +440,9 @@ class ConsumerCore(ChunkReader):
     def lag(self, partition: TopicPartition) -> int | None:
         """Return the number of records up to the end visible to readers; None before a fetch has returned the end."""
         self._note_positions()
-        return self._noted_lag(self._state(partition))
+        return self._lag_of(self._state(partition))
 
-    def _noted_lag(self, state: PartitionState) -> int | None:
+    def _lag_of(self, state: PartitionState) -> int | None:
         end = state.last_stable_offset if self.core.config.read_committed else state.high_watermark
         if end == UNKNOWN or state.position == UNKNOWN:
             return None
@@ -453,7 +455,7 @@ class ConsumerCore(ChunkReader):
 
     # -- commits --
 
-    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+    def positions_to_commit(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the positions of all partitions that have one."""
         self._note_positions()
         return {
@@ -467,7 +469,7 @@ class ConsumerCore(ChunkReader):
         """Commit offsets, by default the positions; return the committed offsets. Raises FencedError and other KafkaErrors."""
         if not self._group_id:
             raise IllegalState(f"commit: {_NO_GROUP}")
-        positions = self.consumed() if offsets is None else whole_offsets(offsets)
+        positions = self.positions_to_commit() if offsets is None else whole_offsets(offsets)
         ids = self._topic_ids(positions)
         await self._commits.commit(positions, lambda: self.group_metadata, timeout_ms, topic_ids=ids)
         self._committed_ms = self.core.clock.now_ms()
@@ -501,7 +503,7 @@ class ConsumerCore(ChunkReader):
         if left > 0 or (self._committing is not None and not self._committing.done):
             return
         self._committed_ms = now
-        offsets = self.consumed()
+        offsets = self.positions_to_commit()
         commit = self._commit_once(offsets, self._topic_ids(offsets))
         self._committing = self.core.scheduler.background(commit, "automatic commit")
 
@@ -518,7 +520,7 @@ class ConsumerCore(ChunkReader):
                 raise RequestTimedOut(f"commit offsets of group {self._group_id}: no answer within {limit} ms")
             attempt.result()
         except KafkaError as error:
-            if error.retriable or lost_membership(error):
+            if error.retriable or is_membership_lost(error):
                 logger.info("automatic commit: %s", error)
             else:
                 logger.warning("automatic commit: %s", error)
@@ -568,18 +570,18 @@ class ConsumerCore(ChunkReader):
     def metrics(self) -> MetricValues:
         """Return the metrics of the consumer. The application's thread does not read meanwhile."""
         self._note_positions()
-        return self.noted_metrics()
+        return self.last_metrics()
 
     def _member_id(self) -> str:
         return self._membership.metadata.member_id if self._membership is not None else ""
 
-    def noted_metrics(self) -> MetricValues:
+    def last_metrics(self) -> MetricValues:
         """Return the metrics of the consumer; the lag is that of the positions that were noted last. The application's thread
         may read meanwhile."""
         client_id, now_ms = str(self.core.config["client.id"]), self.core.clock.now_ms()
         values = self._fetcher.sensors.values(client_id, now_ms)
         tags = (("client-id", client_id),)
-        lags = {partition: self._noted_lag(state) for partition, state in self._positions.states.items()}
+        lags = {partition: self._lag_of(state) for partition, state in self._positions.states.items()}
         known = {partition: lag for partition, lag in lags.items() if lag is not None}
         fetching = "consumer-fetch-manager-metrics"
         values.put(fetching, tags, [("records-lag-max", max(known.values(), default=float("nan")))])

@@ -103,21 +103,21 @@ class _NodeFetch:
 class Fetcher:
     """Fetcher of one consumer.
 
-    chunks     fetched chunks, oldest first; the application's thread takes from the left
-    arrived    signals a new chunk or an error in `failure`; the consumer signals by it what else ends a wait
-    failure    error to raise in the application
-    lost       callback for an offset out of range: (partition, error)
-    truncated  callback for a truncated log: (partition, end of the records that remain)
-    recreated  callback for a partition whose topic was deleted and recreated
+    chunks           fetched chunks, oldest first; the application's thread takes from the left
+    arrived          signals a new chunk or an error in `failure`; the consumer signals by it what else ends a wait
+    failure          error to raise in the application
+    on_out_of_range  callback for an offset out of range: (partition, error)
+    on_truncated     callback for a truncated log: (partition, end of the records that remain)
+    on_recreated     callback for a partition whose topic was deleted and recreated
     """
 
     def __init__(
         self,
         core: Core,
         positions: ConsumerPositions,
-        lost: Callable[[PartitionState, OffsetOutOfRange], None],
-        truncated: Truncated,
-        recreated: Callable[[PartitionState], None],
+        on_out_of_range: Callable[[PartitionState, OffsetOutOfRange], None],
+        on_truncated: Truncated,
+        on_recreated: Callable[[PartitionState], None],
     ) -> None:
         self.chunks: deque[Chunk] = deque()
         self.arrived = Signal(core.scheduler)
@@ -128,9 +128,9 @@ class Fetcher:
         self._config = core.config.by_name
         self._read_committed = core.config.read_committed
         self._positions = positions
-        self._lost = lost
-        self._truncated = truncated
-        self._recreated = recreated
+        self._on_out_of_range = on_out_of_range
+        self._on_truncated = on_truncated
+        self._on_recreated = on_recreated
         self._nodes: dict[int, _NodeFetch] = {}
         self._looking_up: set[str] = set()
         self._next_fetch = Alarm(self.pump, core.clock, core.scheduler)
@@ -214,7 +214,7 @@ class Fetcher:
         self._positions.topic_ids[state.partition] = info.id
         if before is None or ZERO_UUID in (before, info.id):
             return False
-        self._recreated(state)
+        self._on_recreated(state)
         return True
 
     def _question(self, state: PartitionState, info: TopicInfo) -> Question | None:
@@ -250,7 +250,7 @@ class Fetcher:
                 continue
             end = failed or ends.get(state.partition)
             if isinstance(end, KafkaError):
-                self._refused(state, end)
+                self._handle_error(state, end)
             elif end is None:
                 state.valid_epoch = question.leader_epoch  # the broker is too old for validation
             else:
@@ -263,16 +263,16 @@ class Fetcher:
     def _judge_end(self, state: PartitionState, end: EpochEnd) -> None:
         if end.epoch < 0 or end.offset < state.fetch_position:
             state.fetch_position = UNKNOWN
-            self._truncated(state, end)
+            self._on_truncated(state, end)
 
-    def _diverged(self, state: PartitionState, epoch: int, offset: int) -> None:
+    def _on_diverged(self, state: PartitionState, epoch: int, offset: int) -> None:
         """Handle a log that diverges from the fetched records: the common part ends at the end of the leader's `epoch`, or
         where the fetched records have a newer one."""
         newer = state.begin_after(epoch)
         state.fetch_position = UNKNOWN
-        self._truncated(state, EpochEnd(-1, -1) if newer == UNKNOWN else EpochEnd(epoch, min(offset, newer)))
+        self._on_truncated(state, EpochEnd(-1, -1) if newer == UNKNOWN else EpochEnd(epoch, min(offset, newer)))
 
-    def _refused(self, state: PartitionState, error: KafkaError) -> None:
+    def _handle_error(self, state: PartitionState, error: KafkaError) -> None:
         """Handle the error of one partition: retry later, or raise it in the application. A partition that was denied is both,
         as the permission may be granted meanwhile."""
         if error.retriable:
@@ -499,7 +499,7 @@ class Fetcher:
             return
         diverging = row.diverging_epoch
         if diverging.end_offset >= 0:
-            self._diverged(state, diverging.epoch, diverging.end_offset)
+            self._on_diverged(state, diverging.epoch, diverging.end_offset)
             return
         state.high_watermark = row.high_watermark
         state.last_stable_offset = row.last_stable_offset
@@ -531,15 +531,15 @@ class Fetcher:
         about = f"fetch of {state.partition} from offset {state.fetch_position}"
         if row.error_code != table.OFFSET_OUT_OF_RANGE:
             permission = Permission("Read", "topic", (state.partition.topic,))
-            self._refused(state, error_for(row.error_code, about, None, permission))
+            self._handle_error(state, error_for(row.error_code, about, None, permission))
         elif state.preferred is not None:
             state.preferred = None
         else:
             error = OffsetOutOfRange(f"{about}: the log has no such offset", row.error_code)
             error.log_start = row.log_start_offset
-            self._lost(state, error)
+            self._on_out_of_range(state, error)
 
-    def taken(self, chunk: Chunk) -> None:
+    def release_chunk(self, chunk: Chunk) -> None:
         """Release the buffer space of a chunk that the application has finished, and fetch more."""
         if not chunk.stale:
             chunk.state.buffered -= chunk.size

@@ -27,7 +27,7 @@ class PollWatch:
 
     def check(self) -> None:
         """Raise PollTimeout if the application has not polled for max.poll.interval.ms."""
-        if self._core.clock.now_ms() - self._noticed() > self._limit_ms:
+        if self._core.clock.now_ms() - self._observe_poll() > self._limit_ms:
             raise PollTimeout
 
     async def wait(self, promise: Deferred[Any], delay_ms: int) -> bool:
@@ -43,10 +43,10 @@ class PollWatch:
     async def until_polled(self) -> None:
         """Wait until the application polls again."""
         before = self._last_poll
-        while self._noticed() == before:
+        while self._observe_poll() == before:
             await self._core.scheduler.sleep(_PAUSE_MS)
 
-    def _noticed(self) -> int:
+    def _observe_poll(self) -> int:
         """Return the time (clock ms) at which a poll of the application was last noticed."""
         if self._consumer.polls != self._polls:
             self._polls = self._consumer.polls

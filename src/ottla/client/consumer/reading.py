@@ -11,7 +11,7 @@ Two threads share a `ChunkReader`: that of the application and that of the core.
 There are no locks. Each value that both threads use concurrently is safe by itself: the core sets `attention`, which `wait`
 clears; the application increments `polls`; the core appends to the right of `Fetcher.chunks`; a stale chunk stays stale, so
 `_next_chunk` can skip it at any time. A finished chunk is returned through `more_room`, which the blocking consumer posts to
-the core's thread, because `Fetcher.taken` sends requests.
+the core's thread, because `Fetcher.release_chunk` sends requests.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ class ChunkReader:
     def __init__(self, positions: ConsumerPositions, fetcher: Fetcher) -> None:
         self.attention = False
         self.polls = 0
-        self.more_room: Callable[[Chunk], None] = fetcher.taken
+        self.more_room: Callable[[Chunk], None] = fetcher.release_chunk
         self._positions = positions
         self._fetcher = fetcher
         self._chunk: Chunk | None = None

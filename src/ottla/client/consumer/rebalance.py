@@ -78,7 +78,7 @@ class MemberConsumer(Protocol):
     def polls(self) -> int:
         """Return the number of polls; the application counts as alive while it grows (max.poll.interval.ms)."""
 
-    async def changed(
+    async def apply_change(
         self, change: AssignmentChange, partitions: list[TopicPartition], owned: list[TopicPartition]
     ) -> None:
         """Apply a change of partitions; `owned` are the assigned partitions after the change.
@@ -87,10 +87,10 @@ class MemberConsumer(Protocol):
         the listener has run. With enable.auto.commit the positions of revoked partitions are committed first.
         """
 
-    def rebalanced(self, latency_ms: int) -> None:
+    def on_rebalanced(self, latency_ms: int) -> None:
         """Record the end of a rebalance, which has taken `latency_ms`."""
 
-    def failed(self) -> None:
+    def on_failed(self) -> None:
         """Wake the application: the membership has ended with an error, which its poll raises."""
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from ottla.client.config import duration_ms
-from ottla.client.consumer.commits import Commits, lost_membership
+from ottla.client.consumer.commits import Commits, is_membership_lost
 from ottla.client.consumer.positions import UNKNOWN, ConsumerPositions, PartitionState
 from ottla.client.core import Core
 from ottla.client.errors import KafkaError, NoOffset, OffsetOutOfRange, RequestTimedOut, UnknownTopic
@@ -69,7 +69,7 @@ class PositionSearch:
             except KafkaError as error:
                 # A member with an old epoch, or one that was removed, notices that by its heartbeats and tries again: a failed
                 # lookup is no reason to reset the position.
-                if not error.retriable and not lost_membership(error):
+                if not error.retriable and not is_membership_lost(error):
                     self._failed(error)
                     return
                 failed = True

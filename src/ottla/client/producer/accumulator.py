@@ -336,7 +336,7 @@ class Accumulator:
         batch.write(self._body, self._delta, batch.count, key, value, headers, names)
         if listener is not None:
             batch.listen(batch.count, timestamp, listener)
-        self._appended(topic, batch, timestamp)
+        self._count_record(topic, batch, timestamp)
         return WAKE if self._wake else APPENDED
 
     def append_rows(
@@ -409,7 +409,7 @@ class Accumulator:
                 return at - begin, NO_ROOM
             rows.write(batch.out, self._body, self._delta, batch.count)
             batch.count_for(batch.count, counter)
-            self._appended(topic, batch, rows.timestamp)
+            self._count_record(topic, batch, rows.timestamp)
             at += 1
         return at - begin, WAKE if self._wake else APPENDED
 
@@ -444,7 +444,7 @@ class Accumulator:
         self._total = total
         return batch
 
-    def _appended(self, topic: TopicBuffers, batch: OpenBatch, timestamp: i64) -> None:
+    def _count_record(self, topic: TopicBuffers, batch: OpenBatch, timestamp: i64) -> None:
         """Update the state after a record was written to a batch: memory, number of records, full batches."""
         total: i64 = self._total
         if self._named:

@@ -147,7 +147,7 @@ class ClosedBatch(SequencedBatch):
         parts[0].size += self.size - sum(closed.size for closed in parts)
         return parts
 
-    def sealed(self, version: int) -> bytes:
+    def seal(self, version: int) -> bytes:
         """Return the bytes for a Produce request of this version, with the producer id, epoch and sequence of the batch.
 
         Raises KafkaError for a codec that brokers with this version cannot read, UnsupportedVersion for record headers that

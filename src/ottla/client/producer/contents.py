@@ -50,7 +50,7 @@ def header_list(headers: Headers) -> list[Header]:
     return [(name, as_bytes(content)) for name, content in pairs]
 
 
-def checked_headers(headers: Headers | None) -> list[Header] | None:
+def check_headers(headers: Headers | None) -> list[Header] | None:
     """Return the headers as `header_list` does; None if there are no headers. Raises TypeError for a wrong type."""
     try:
         return None if headers is None else header_list(headers)

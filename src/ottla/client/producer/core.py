@@ -169,7 +169,7 @@ class ProducerCore:
                 info = await self.core.metadata.topic(topic, create=True, deadline=deadline)
             except NotAuthorized as error:
                 if self.transactions is not None:
-                    self.transactions.failed(error)
+                    self.transactions.on_failed(error)
                 raise
             self.accumulator.topics.setdefault(topic, TopicBuffers(topic, len(info.leaders)))
 

@@ -81,7 +81,7 @@ class Sender:
         self.transactional_id: str | None = config["transactional.id"]
         self.transaction_version = 0
         self.admit: Callable[[TopicPartition], bool] = lambda partition: True  # noqa: ARG005
-        self.failed: list[Callable[[KafkaError], None]] = []
+        self.on_failed: list[Callable[[KafkaError], None]] = []
         self.refused: KafkaError | None = None
         self.flushing = 0
         self.idempotent: bool = config["enable.idempotence"]
@@ -248,9 +248,9 @@ class Sender:
         if not_before > now:
             self._alarm.set(not_before)
             return -1
-        # The order of the next checks matters. `_settled` comes first: it may raise the epoch or give up the producer id, and
-        # renumbers waiting batches: `next` decides by the new numbers.
-        if self.idempotent and not self._settled(queue):
+        # The order of the next checks matters. `_prepare_identity` comes first: it may raise the epoch or give up the
+        # producer id, and renumbers waiting batches: `next` decides by the new numbers.
+        if self.idempotent and not self._prepare_identity(queue):
             return -1
         # A partition before this one may have dropped the producer id in this run.
         if (self.idempotent and self.producer_id < 0) or queue.next(self._identity) is None:
@@ -332,11 +332,11 @@ class Sender:
             outcome = Deferred(self._core.scheduler)
             outcome.fail(error)
         else:
-            batches, topics = self._sealed(batches, ids, version)
+            batches, topics = self._seal_batches(batches, ids, version)
             if not batches:
                 self._pump_again = True
                 return
-            outcome = self._requested(link, version, topics)
+            outcome = self._send_request(link, version, topics)
         self._busy[node] = self._busy.get(node, 0) + 1
         self._in_flight += 1
         sent_ms = self._clock.now_ms()
@@ -344,9 +344,9 @@ class Sender:
         for batch in batches:
             if batch.retried_because is None:
                 self.sensors.queue_time.record(sent_ms - batch.opened_ms, sent_ms)
-        outcome.listen(partial(self._answered, node, batches, ids, sent_ms))
+        outcome.listen(partial(self._on_response, node, batches, ids, sent_ms))
 
-    def _sealed(
+    def _seal_batches(
         self, batches: list[ClosedBatch], ids: dict[str, bytes], version: int
     ) -> tuple[list[ClosedBatch], list[TopicProduceData]]:
         """Return the batches that can be sent, and the topics of their request; the others fail for good."""
@@ -357,17 +357,17 @@ class Sender:
             if version <= _NEWEST_WITHOUT_IDS:
                 self._queues[batch.partition].by_id = False
             try:
-                data = batch.sealed(version)
+                data = batch.seal(version)
             except Exception as error:  # noqa: BLE001  (whatever it is, it would be raised again for ever)
                 about = f"produce to {batch.partition}: the batch cannot be sent: {error!r}"
-                self._refused(batch, error if isinstance(error, KafkaError) else KafkaError(about))
+                self._reject_batch(batch, error if isinstance(error, KafkaError) else KafkaError(about))
                 continue
             topic = topics.setdefault(name, TopicProduceData(name=name, topic_id=ids[name]))
             topic.partition_data.append(PartitionProduceData(index=batch.partition.partition, records=data))
             sendable.append(batch)
         return sendable, list(topics.values())
 
-    def _requested(
+    def _send_request(
         self, link: Link, version: int, topics: list[TopicProduceData]
     ) -> "Deferred[ProduceResponse] | Deferred[None]":
         """Send a request; return its outcome."""
@@ -379,7 +379,7 @@ class Sender:
 
     # -- responses --
 
-    def _answered(
+    def _on_response(
         self,
         node: int,
         batches: list[ClosedBatch],
@@ -406,7 +406,7 @@ class Sender:
             if isinstance(error, KafkaError):
                 self._handle_no_response(batch, error)
             elif answer is None and error is None:
-                self._acknowledged(batch, -1, -1)  # acks=0: there is no response
+                self._complete_batch(batch, -1, -1)  # acks=0: there is no response
             elif result is None:
                 self._handle_no_response(
                     batch, ConnectionLost(f"produce to {batch.partition}: the answer is about something else")
@@ -422,13 +422,13 @@ class Sender:
             self._core.metadata.forget(batch.partition.topic)
             self._retry(batch, error)
         else:
-            self._refused(batch, error)
+            self._reject_batch(batch, error)
 
     def _handle_result(self, batch: ClosedBatch, row: PartitionProduceResponse) -> None:
         queue = self._queues[batch.partition]
         verdict = queue.verdict(batch, row.error_code)
         if verdict is BatchVerdict.ACKNOWLEDGED:
-            self._acknowledged(batch, row.base_offset, row.log_append_time_ms)
+            self._complete_batch(batch, row.base_offset, row.log_append_time_ms)
         elif row.error_code == table.MESSAGE_TOO_LARGE and batch.count > 1 and self.refused is None:
             queue.divide(batch, batch.halves())
             self._waiting[batch.partition] = None
@@ -437,14 +437,14 @@ class Sender:
                 self._core.metadata.forget(batch.partition.topic)
             self._retry(batch, _refusal(batch, row))
         else:
-            self._refused(batch, _refusal(batch, row))
+            self._reject_batch(batch, _refusal(batch, row))
 
-    def _acknowledged(self, batch: ClosedBatch, base_offset: int, append_time: int) -> None:
+    def _complete_batch(self, batch: ClosedBatch, base_offset: int, append_time: int) -> None:
         queue = self._queues[batch.partition]
-        queue.done(batch)
+        queue.remove_acknowledged(batch)
         self._failures.pop(batch.partition, None)
         self._not_before.pop(batch.partition, None)
-        self.sensors.acknowledged(batch.partition.topic, batch.count, len(batch.payload), self._clock.now_ms())
+        self.sensors.record_acknowledged(batch.partition.topic, batch.count, len(batch.payload), self._clock.now_ms())
         self._release(batch)
         batch.complete(None, base_offset, append_time)
         if queue.waiting:
@@ -454,7 +454,7 @@ class Sender:
         partition = batch.partition
         batch.retried_because = error
         if self.refused is not None:
-            self._queues[partition].failed(batch)
+            self._queues[partition].give_up(batch)
             self._release(batch)
             batch.complete(self.refused)
             return
@@ -468,10 +468,10 @@ class Sender:
         self._not_before[partition] = now + self._core.metadata.backoff_ms(failures)
         self._alarm.set(self._not_before[partition])
 
-    def _refused(self, batch: ClosedBatch, error: KafkaError) -> None:
+    def _reject_batch(self, batch: ClosedBatch, error: KafkaError) -> None:
         """Fail a batch that will not be appended."""
         queue = self._queues[batch.partition]
-        queue.failed(batch)
+        queue.give_up(batch)
         if queue.waiting:
             self._waiting[batch.partition] = None
         self._fail(batch, error)
@@ -479,7 +479,7 @@ class Sender:
     def _fail(self, batch: ClosedBatch, error: KafkaError) -> None:
         self.sensors.errors.record(batch.count, self._clock.now_ms())
         self._release(batch)
-        for listener in self.failed:
+        for listener in self.on_failed:
             listener(error)
         batch.complete(error)
 
@@ -495,7 +495,7 @@ class Sender:
             while queue.waiting and queue.waiting[0].deadline <= now:
                 batch = queue.waiting.popleft()
                 assert isinstance(batch, ClosedBatch)
-                queue.failed(batch)
+                queue.give_up(batch)
                 late = RequestTimedOut(f"produce to {partition}: not acknowledged within {limit} ms{self._why(batch)}")
                 late.__cause__ = batch.retried_because
                 self._fail(batch, late)
@@ -516,7 +516,7 @@ class Sender:
             while queue.waiting:
                 batch = queue.waiting.popleft()
                 assert isinstance(batch, ClosedBatch)
-                queue.failed(batch)
+                queue.give_up(batch)
                 self._release(batch)
                 batch.complete(error)
             del self._waiting[partition]
@@ -601,7 +601,7 @@ class Sender:
         """Set producer id and epoch; each partition adopts them when nothing of it is in flight."""
         self.producer_id, self.epoch = producer_id, epoch
 
-    def _settled(self, queue: PartitionQueue) -> bool:
+    def _prepare_identity(self, queue: PartitionQueue) -> bool:
         """Return True if a partition may send. Raises the epoch if the partition's batches must be renumbered."""
         # 1. Renumber only if the sequences have a hole and no batch of the partition is in flight: batches that are in
         #    flight keep their epoch and sequence, since renumbered ones could be appended twice.
@@ -691,7 +691,7 @@ class Sender:
             while queue.waiting:
                 batch = queue.waiting.popleft()
                 assert isinstance(batch, ClosedBatch)
-                queue.failed(batch)
+                queue.give_up(batch)
                 self._fail(batch, error)
             self._waiting.pop(partition, None)
 

@@ -185,14 +185,14 @@ class PartitionQueue:
     def _is_behind(self, batch: SequencedBatch) -> bool:
         return any(other.number < batch.number for other in (*self.in_flight, *self.waiting))
 
-    def done(self, batch: SequencedBatch) -> None:
+    def remove_acknowledged(self, batch: SequencedBatch) -> None:
         """Remove a batch that was acknowledged."""
         self.in_flight.remove(batch)
         self._has_state = True
         if batch.sequence >= 0 and batch.number > self._acknowledged[0]:
             self._acknowledged = batch.number, (batch.sequence + batch.count) % _SEQUENCES
 
-    def failed(self, batch: SequencedBatch) -> None:
+    def give_up(self, batch: SequencedBatch) -> None:
         """Give up a batch that is in flight or was removed from `waiting`."""
         if batch in self.in_flight:
             self.in_flight.remove(batch)

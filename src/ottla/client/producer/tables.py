@@ -201,18 +201,18 @@ def _portions_of(batch: pa.RecordBatch, topic: str | None, now: int) -> Iterator
     if "value" not in columns:
         raise ValueError(f"the column value is missing; there are {', '.join(columns) or 'none'}")
     count = batch.num_rows
-    value = _checked("value", columns, _is_content)
+    value = _check_column("value", columns, _is_content)
     rows = RowEncoder(
         arrow.rows_of(
             pa.nulls(count, pa.binary()) if value is None else value,
-            _checked("key", columns, _is_content),
-            _checked("headers", columns, _is_list),
+            _check_column("key", columns, _is_content),
+            _check_column("headers", columns, _is_list),
             _timestamps(columns, now),
         )
     )
     row_partitions = None
     if "partition" in columns:
-        named = _checked("partition", columns, pa.types.is_integer)
+        named = _check_column("partition", columns, pa.types.is_integer)
         if named is not None:
             _check_at_least("partition", named, 0)
             row_partitions = arrow.int32_values(pc.fill_null(named.cast(pa.int32()), ANY))
@@ -221,7 +221,7 @@ def _portions_of(batch: pa.RecordBatch, topic: str | None, now: int) -> Iterator
         return
     if "topic" not in columns:
         raise ValueError("where to write is not said: name a topic, or add a column topic")
-    topics = _checked("topic", columns, _is_content)
+    topics = _check_column("topic", columns, _is_content)
     if topics is None or topics.null_count:
         raise ValueError("a row has no topic: the column is null and no topic is named")
     codes = topics if pa.types.is_dictionary(topics.type) else topics.dictionary_encode()
@@ -234,7 +234,7 @@ def _portions_of(batch: pa.RecordBatch, topic: str | None, now: int) -> Iterator
 
 def _timestamps(columns: dict[str, pa.Array], now: int) -> pa.Array | int:
     """Return the timestamps of the rows in ms, as a column or one value for all; rows without a timestamp get `now`."""
-    array = _checked("timestamp", columns, lambda kind: pa.types.is_timestamp(kind) or pa.types.is_integer(kind))
+    array = _check_column("timestamp", columns, lambda kind: pa.types.is_timestamp(kind) or pa.types.is_integer(kind))
     if array is None:
         return now
     moments = arrow.milliseconds(array)
@@ -249,7 +249,7 @@ def _check_at_least(name: str, array: pa.Array, least: int) -> None:
         raise ValueError(f"column {name} has the value {smallest}: it must not be negative (null for none)")
 
 
-def _checked(name: str, columns: dict[str, pa.Array], fits: Callable[[pa.DataType], bool]) -> pa.Array | None:
+def _check_column(name: str, columns: dict[str, pa.Array], fits: Callable[[pa.DataType], bool]) -> pa.Array | None:
     """Return a column, None if it is missing or all null. Raises ValueError for a wrong type."""
     array = columns.get(name)
     if array is None or pa.types.is_null(array.type):

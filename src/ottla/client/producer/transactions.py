@@ -91,7 +91,7 @@ class ProducerTransactions:
         self._adding = False
         self._touched = False
         sender.admit = self._admit
-        sender.failed.append(self.failed)
+        sender.on_failed.append(self.on_failed)
 
     # -- states --
 
@@ -107,7 +107,7 @@ class ProducerTransactions:
         """Raise IllegalState unless a transaction is open for writes."""
         self._expect(_TransactionState.OPEN)
 
-    def failed(self, error: KafkaError) -> None:
+    def on_failed(self, error: KafkaError) -> None:
         """Change the state after a batch or request has failed for good."""
         if error.code in _FENCED or isinstance(error, FencedError):
             self._state, self._error = _TransactionState.FATAL, error
@@ -126,10 +126,10 @@ class ProducerTransactions:
             return await self._core.metadata.retrying(about, attempt, timeout_ms)
         except KafkaError as error:
             if not error.retriable:
-                self.failed(error)
+                self.on_failed(error)
             raise
 
-    async def _coordinated(self, request: Request[R], newest: int = 32767) -> R:
+    async def _request_coordinator(self, request: Request[R], newest: int = 32767) -> R:
         return await self._coordinator.request(request, newest=newest)
 
     def _check(self, code: int, about: str, *needed: Permission) -> None:
@@ -199,7 +199,7 @@ class ProducerTransactions:
                 self._added |= partitions
                 self._to_add -= partitions
         except KafkaError as error:
-            self.failed(error)
+            self.on_failed(error)
         finally:
             self._adding = False
         self._sender.pump()
@@ -214,7 +214,7 @@ class ProducerTransactions:
             v3_and_below_producer_epoch=self._sender.epoch,
             v3_and_below_topics=list(topics.values()),
         )
-        answer = await self._coordinated(request, _NEWEST_FOR_CLIENTS)
+        answer = await self._request_coordinator(request, _NEWEST_FOR_CLIENTS)
         rows = [
             (topic.name, row) for topic in answer.results_by_topic_v3_and_below for row in topic.results_by_partition
         ]
@@ -246,11 +246,11 @@ class ProducerTransactions:
 
             async def add() -> None:
                 permission = Permission("Read", "group", (group.group_id,))
-                self._check((await self._coordinated(request)).error_code, about, permission)
+                self._check((await self._request_coordinator(request)).error_code, about, permission)
 
-            await self._ask(about, add, self._left(deadline))
+            await self._ask(about, add, self._remaining_ms(deadline))
         ids: dict[str, bytes] = {}
-        await self._ask(about, lambda: self._commit_offsets(offsets, group, ids, about), self._left(deadline))
+        await self._ask(about, lambda: self._commit_offsets(offsets, group, ids, about), self._remaining_ms(deadline))
 
     async def _commit_offsets(
         self,
@@ -315,7 +315,7 @@ class ProducerTransactions:
             left = await self._sender.drain(deadline)
             if self._state is _TransactionState.COMMITTING and left:
                 raise RequestTimedOut(
-                    f"commit transaction {self._id}: {_counted(left)} not acknowledged within {limit} ms"
+                    f"commit transaction {self._id}: {_count_text(left)} not acknowledged within {limit} ms"
                     f"{self._core.network.reasons()}: commit again, or abort"
                 )
             self._expect(_TransactionState.COMMITTING)
@@ -332,7 +332,7 @@ class ProducerTransactions:
         left = await self._sender.drain(deadline)
         if left and self._state is _TransactionState.ABORTING:
             raise RequestTimedOut(
-                f"abort transaction {self._id}: {_counted(left)} in flight after {limit} ms"
+                f"abort transaction {self._id}: {_count_text(left)} in flight after {limit} ms"
                 f"{self._core.network.reasons()}: abort again"
             )
         self._expect(_TransactionState.ABORTING)
@@ -343,7 +343,7 @@ class ProducerTransactions:
         limit = int(self._core.config["default.api.timeout.ms"] if timeout_ms is None else timeout_ms)
         return self._core.clock.now_ms() + limit, limit
 
-    def _left(self, deadline: int) -> int:
+    def _remaining_ms(self, deadline: int) -> int:
         """Return the ms left until a deadline."""
         return max(deadline - self._core.clock.now_ms(), 0)
 
@@ -359,12 +359,12 @@ class ProducerTransactions:
             )
 
             async def attempt() -> EndTxnResponse:
-                answer = await self._coordinated(request, newest)
+                answer = await self._request_coordinator(request, newest)
                 self._check(answer.error_code, about)
                 return answer
 
             try:
-                answer = await self._ask(about, attempt, self._left(deadline))
+                answer = await self._ask(about, attempt, self._remaining_ms(deadline))
             except KafkaError as error:
                 # The coordinator has no partition of this transaction: there is nothing to abort.
                 if commit or error.code != table.INVALID_TXN_STATE or self._added:
@@ -375,13 +375,13 @@ class ProducerTransactions:
                 self._sender.new_identity(answer.producer_id, answer.producer_epoch)
                 self._sender.forget_batches()
         if self._sender.is_broken:
-            await self._init(self._left(deadline), self._sender.producer_id, self._sender.epoch)
+            await self._init(self._remaining_ms(deadline), self._sender.producer_id, self._sender.epoch)
             self._sender.forget_batches()
         self._sender.refused = None
         self._state, self._error = _TransactionState.READY, None
 
 
-def _counted(records: int) -> str:
+def _count_text(records: int) -> str:
     return "1 record is" if records == 1 else f"{records} records are"
 
 

@@ -158,7 +158,7 @@ class ShareConsumerCore:
             # Permissions may be granted before the next poll, which joins again.
             self._rejoins = isinstance(failure, NotAuthorized)
         if failure is None:
-            failure = self.core.metadata.denied(sorted(self._topics))
+            failure = self.core.metadata.denial(sorted(self._topics))
         if failure is not None:
             raise failure
 
@@ -279,9 +279,9 @@ class ShareConsumerCore:
         """Send the acknowledgements of a session, unless a request is in flight: its waiter calls again."""
         if session.has_acknowledgements and not session.busy:
             session.busy = True
-            self.core.scheduler.background(self._acknowledged(session), "share acknowledge")
+            self.core.scheduler.background(self._send_acknowledgements(session), "share acknowledge")
 
-    async def _acknowledged(self, session: NodeShareSession) -> None:
+    async def _send_acknowledgements(self, session: NodeShareSession) -> None:
         with contextlib.suppress(KafkaError):  # reported to the caller by `_on_acknowledged`
             await session.acknowledge()
         self._arrived.happen()

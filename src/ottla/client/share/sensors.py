@@ -33,7 +33,9 @@ class ShareSensors:
         self._poll_ms: int | None = None
         self._since_last_ms = 0
 
-    def fetched(self, node: int, latency_ms: int, throttle_ms: int, size: int, records: int, now_ms: int) -> None:
+    def record_response(
+        self, node: int, latency_ms: int, throttle_ms: int, size: int, records: int, now_ms: int
+    ) -> None:
         """Record the response to a fetch, with the number of records that it acquired and the bytes of their batches."""
         self.fetches.record(1, now_ms)
         self.latency.record(latency_ms, now_ms)

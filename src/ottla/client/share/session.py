@@ -121,7 +121,7 @@ class NodeShareSession:
         """Send one ShareFetch of these partitions with the queued acknowledgements; both fail together. Raises KafkaError."""
         sent: dict[Home, list[Run]] = {}
         try:
-            link = await self._connected()
+            link = await self._connect()
             if self._epoch != 0 and _renews(self._queued):
                 await self._acknowledge(link, _LONGEST_EPOCH)
             version = link.version(ShareFetchRequest)
@@ -138,9 +138,9 @@ class NodeShareSession:
             self._next_epoch()
             self._included = set(partitions)
             self._record_fetch(answer, sent_ms)
-            return self._fetched(answer, partitions, sent)
+            return self._process_response(answer, partitions, sent)
         except KafkaError as error:
-            self._failed(error, sent)
+            self._on_failed(error, sent)
             raise
         finally:
             self.busy = False
@@ -148,11 +148,11 @@ class NodeShareSession:
     async def acknowledge(self) -> None:
         """Send the queued acknowledgements in a request of their own. Raises KafkaError."""
         try:
-            link = await self._connected()
+            link = await self._connect()
             if self._queued:
                 await self._acknowledge(link, _LONGEST_EPOCH)
         except KafkaError as error:
-            self._failed(error, {})
+            self._on_failed(error, {})
             raise
         finally:
             self.busy = False
@@ -166,13 +166,13 @@ class NodeShareSession:
         try:
             await self._acknowledge(self._link, _FINAL)
         except KafkaError as error:
-            self._failed(error, {})
+            self._on_failed(error, {})
             raise
         finally:
             self.busy = False
             self._epoch = 0
 
-    async def _connected(self) -> Link:
+    async def _connect(self) -> Link:
         """Return the connection of the session. A new connection means that the session was lost."""
         link = await self._core.network.ready(self.node, PURPOSE)
         if link is not self._link:
@@ -282,7 +282,7 @@ class NodeShareSession:
                 if acquired:
                     records += acquired
                     size += len(row.records or b"")
-        self._sensors.fetched(self.node, now_ms - sent_ms, answer.throttle_time_ms, size, records, now_ms)
+        self._sensors.record_response(self.node, now_ms - sent_ms, answer.throttle_time_ms, size, records, now_ms)
 
     def _next_epoch(self) -> None:
         self._epoch = 1 if self._epoch == _LONGEST_EPOCH else self._epoch + 1
@@ -300,7 +300,7 @@ class NodeShareSession:
             error = error_for(code, about, message, *self._permissions(home.partition)) if code != table.NONE else None
             self._on_acknowledged(home, acknowledgements, error)
 
-    def _failed(self, error: KafkaError, sent: dict[Home, list[Run]]) -> None:
+    def _on_failed(self, error: KafkaError, sent: dict[Home, list[Run]]) -> None:
         self._report(sent, error)
         if error.code in _LOST or isinstance(error, ConnectionLost | RequestTimedOut):
             self._drop_session(error)
@@ -312,7 +312,7 @@ class NodeShareSession:
         sent, self._queued = self._queued, {}
         self._report(sent, error)
 
-    def _fetched(
+    def _process_response(
         self,
         answer: ShareFetchResponse,
         partitions: dict[TopicIdPartition, TopicPartition],

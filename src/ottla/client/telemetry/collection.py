@@ -53,19 +53,19 @@ class Collector:
             for key, value in some:
                 name = otlp.metric_name(key.group, key.name)
                 if not isnan(value) and subscription.has(name):
-                    encoded = self._encoded(key, name, value, collection)
+                    encoded = self._encode_metric(key, name, value, collection)
                     (collection.of_client if len(key.tags) == 1 else collection.of_parts).append(encoded)
             yield
 
-    def sent(self, collection: Collection) -> None:
+    def on_sent(self, collection: Collection) -> None:
         """Count from this push on, even if its response never comes: rather too little than twice."""
         self._before, self._pushed = self._pushed, {**self._pushed, **collection.totals}
 
-    def refused(self) -> None:
+    def on_refused(self) -> None:
         """Count from the push before the last one again, as the broker has refused that."""
         self._pushed = self._before
 
-    def _encoded(self, key: MetricName, name: str, value: float, collection: Collection) -> bytes:
+    def _encode_metric(self, key: MetricName, name: str, value: float, collection: Collection) -> bytes:
         if not key.name.endswith("-total"):
             return otlp.gauge(name, key.tags, value, collection.time_ms)
         collection.totals[key] = (value, collection.time_ms)

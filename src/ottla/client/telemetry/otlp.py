@@ -34,7 +34,7 @@ def gauge(name: str, tags: Tags, value: float, time_ms: int) -> bytes:
 
 def total(name: str, tags: Tags, value: float, start_ms: int, time_ms: int, *, is_delta: bool) -> bytes:
     """Encode a sum since `start_ms`, which only increases: since the last push (`is_delta`), or since the start."""
-    start = _fixed(2, _TIME.pack(start_ms * _NS_A_MS))
+    start = _fixed64(2, _TIME.pack(start_ms * _NS_A_MS))
     temporality = bytes((2 << 3, _DELTA if is_delta else _CUMULATIVE, 3 << 3, 1))
     points = _message(1, start + _point(tags, value, time_ms))
     return _message(2, _text(1, name) + _message(7, points + temporality))
@@ -53,7 +53,7 @@ def metrics_data(resource: Mapping[str, str], metrics: Iterable[bytes]) -> bytes
 def _point(tags: Tags, value: float, time_ms: int) -> bytes:
     """Encode a data point; the client id is in the header of the request."""
     attributes = b"".join(_attribute(7, name.replace("-", "_"), text) for name, text in tags if name != "client-id")
-    return attributes + _fixed(3, _TIME.pack(time_ms * _NS_A_MS)) + _fixed(4, _DOUBLE.pack(value))
+    return attributes + _fixed64(3, _TIME.pack(time_ms * _NS_A_MS)) + _fixed64(4, _DOUBLE.pack(value))
 
 
 def _attribute(number: int, name: str, value: str) -> bytes:
@@ -68,5 +68,5 @@ def _message(number: int, content: bytes) -> bytes:
     return bytes((number << 3 | _BYTES,)) + write_varint(len(content)) + content
 
 
-def _fixed(number: int, content: bytes) -> bytes:
+def _fixed64(number: int, content: bytes) -> bytes:
     return bytes((number << 3 | _FIXED_64,)) + content

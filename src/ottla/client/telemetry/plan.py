@@ -3,7 +3,7 @@
     subscription needed --- GetTelemetrySubscriptions ---> push needed --- PushTelemetry, every interval ---+
       ^        ^  no metrics are requested: after an interval |  ^                                          |
       |        +----------------------------------------------+  +------------------------------------------+
-      +--- an error, of either request: see `PushPlan.refused`
+      +--- an error, of either request: see `PushPlan.on_refused`
 
 After a subscription without metrics the client requests it again, every interval. The first push after a subscription comes
 after 0.5 to 1.5 intervals, so that clients that were started together do not push together. Nothing is sent here: responses
@@ -88,11 +88,11 @@ class PushPlan:
         accepted = () if self.subscription is None else self.subscription.codecs
         return next((codec for codec in accepted if codec in _CODECS and codec not in self._refused_codecs), 0)
 
-    def subscribed(self, response: GetTelemetrySubscriptionsResponse, now_ms: int) -> None:
+    def on_subscription(self, response: GetTelemetrySubscriptionsResponse, now_ms: int) -> None:
         """Take the response to a request of the subscription."""
         if response.error_code != NONE:
             # Soon is not at once: a broker that refuses the same request for ever would get it in a tight loop.
-            self.refused(response.error_code, now_ms, soon_ms=RETRY_MS)
+            self.on_refused(response.error_code, now_ms, soon_ms=RETRY_MS)
             return
         if response.client_instance_id == ZERO_UUID:
             self.due_ms = None
@@ -108,18 +108,18 @@ class PushPlan:
             response.telemetry_max_bytes,
         )
         self.pushes = bool(response.requested_metrics)
-        self.due_ms = now_ms + (self._jittered(interval_ms) if self.pushes else interval_ms)
+        self.due_ms = now_ms + (self._add_jitter(interval_ms) if self.pushes else interval_ms)
 
-    def pushed(self, code: int, now_ms: int) -> None:
+    def on_pushed(self, code: int, now_ms: int) -> None:
         """Take the error code of the response to a push."""
         if code == UNSUPPORTED_COMPRESSION_TYPE:
             self._refused_codecs.add(self.codec)
         if code == NONE:
             self.due_ms = now_ms + self._interval_ms
         else:
-            self.refused(code, now_ms)
+            self.on_refused(code, now_ms)
 
-    def refused(self, code: int, now_ms: int, *, soon_ms: int = 0) -> None:
+    def on_refused(self, code: int, now_ms: int, *, soon_ms: int = 0) -> None:
         """Request the subscription (again), after an error of a response.
 
         UNKNOWN_SUBSCRIPTION_ID, UNSUPPORTED_COMPRESSION_TYPE  at once: `soon_ms`
@@ -134,7 +134,7 @@ class PushPlan:
         else:
             self.due_ms = None
 
-    def unanswered(self, now_ms: int) -> None:
+    def on_unanswered(self, now_ms: int) -> None:
         """Repeat the request after an interval, perhaps to another broker: the connection was lost before the response."""
         self.due_ms = now_ms + (RETRY_MS if self.subscription is None else self._interval_ms)
 
@@ -146,5 +146,5 @@ class PushPlan:
     def _interval_ms(self) -> int:
         return DEFAULT_INTERVAL_MS if self.subscription is None else self.subscription.interval_ms
 
-    def _jittered(self, interval_ms: int) -> int:
+    def _add_jitter(self, interval_ms: int) -> int:
         return interval_ms // 2 + self._random.below(interval_ms + 1)

@@ -102,7 +102,7 @@ class MetricsPush:
                 await self._subscribe(link)
         except KafkaError as error:
             if error.retriable:
-                self._plan.unanswered(self._clock.now_ms())
+                self._plan.on_unanswered(self._clock.now_ms())
             else:
                 self._plan.disable()
             self._report(str(error))
@@ -111,7 +111,7 @@ class MetricsPush:
         request = GetTelemetrySubscriptionsRequest(client_instance_id=self._plan.instance_id)
         response = await link.request(request, link.version(GetTelemetrySubscriptionsRequest))
         before = self._plan.subscription
-        self._plan.subscribed(response, self._clock.now_ms())
+        self._plan.on_subscription(response, self._clock.now_ms())
         if response.error_code != NONE:
             self._report(f"GetTelemetrySubscriptions at {link}: {name_of(response.error_code)}")
             return
@@ -131,9 +131,9 @@ class MetricsPush:
         for _ in self._collector.collect(self._metrics(), subscription, collection):
             if not is_last:
                 await self._scheduler.sleep(0)
-        content = self._compressed(collection, subscription, codec)
+        content = self._compress_content(collection, subscription, codec)
         if content is None:
-            self._plan.pushed(TELEMETRY_TOO_LARGE, self._clock.now_ms())
+            self._plan.on_pushed(TELEMETRY_TOO_LARGE, self._clock.now_ms())
             self._report(f"metrics are larger than {link} accepts ({subscription.max_bytes} bytes)")
             return
         request = PushTelemetryRequest(
@@ -143,16 +143,16 @@ class MetricsPush:
             compression_type=codec,
             metrics=content,
         )
-        self._collector.sent(collection)
+        self._collector.on_sent(collection)
         response = await link.request(request, link.version(PushTelemetryRequest))
-        self._plan.pushed(response.error_code, self._clock.now_ms())
+        self._plan.on_pushed(response.error_code, self._clock.now_ms())
         if response.error_code == NONE:
             self._reported = ""
         else:
-            self._collector.refused()
+            self._collector.on_refused()
             self._report(f"PushTelemetry at {link}: {name_of(response.error_code)}")
 
-    def _compressed(self, collection: Collection, subscription: Subscription, codec: int) -> bytes | None:
+    def _compress_content(self, collection: Collection, subscription: Subscription, codec: int) -> bytes | None:
         """Return the content of a push: without metrics of topics and partitions if it would be too large with them; None if
         it is too large in any case."""
         for metrics in (collection.of_client + collection.of_parts, collection.of_client):
