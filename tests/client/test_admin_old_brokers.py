@@ -86,7 +86,7 @@ def release(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         pytest.skip("Apache Kafka 4 has dropped these versions")
     newest = RELEASES[request.param]
     keys = {key: newest[api.name] for key, api in APIS.items() if api.name in newest}
-    negotiated = Link._negotiated
+    negotiated = Link._on_api_versions
 
     def pinned(self: Link, promise: Deferred[Any]) -> None:
         if promise.error is None:
@@ -99,7 +99,7 @@ def release(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
             ]
         negotiated(self, promise)
 
-    monkeypatch.setattr(Link, "_negotiated", pinned)
+    monkeypatch.setattr(Link, "_on_api_versions", pinned)
     return str(request.param)
 
 

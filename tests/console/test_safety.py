@@ -13,7 +13,7 @@ from ottla.console.proxy_login import ProxyLogin
 from ottla.console.sessions import Sessions
 from ottla.console.settings import ClusterAccess, Settings
 from ottla.environment.system import SystemRandom
-from ottla.security.passwords import InvalidPasswordFile, PasswordFile, hashed
+from ottla.security.passwords import InvalidPasswordFile, PasswordFile, hash_password
 from ottla.testing.clock import MovableClock
 from tests.console import Broker
 from tests.console.browser import Browse, Browser, browsing, console_application, settings_for
@@ -110,7 +110,7 @@ def test_the_login_leads_only_to_pages_of_the_console(broker: Broker) -> None:
 
 def test_a_password_file_logs_users_in(broker: Broker, tmp_path: Path) -> None:
     path = tmp_path / "users"
-    path.write_text(f"# users\nada:{hashed('correct horse', b'salt')}\n", encoding="utf-8")
+    path.write_text(f"# users\nada:{hash_password('correct horse', b'salt')}\n", encoding="utf-8")
     app = console_application(settings_for(broker, passwords=PasswordFile(path)))
     with browsing(app, base="") as browser:
         browser.get("/login")

@@ -10,7 +10,7 @@ import pytest
 import trustme
 import yaml
 
-from ottla.security.passwords import hashed
+from ottla.security.passwords import hash_password
 from ottla.testing import Kafka
 from tests.free_ports import free_ports
 from tests.registry.test_command import running
@@ -80,7 +80,7 @@ def test_commands_that_serve_a_registry(tmp_path: Path, monkeypatch: pytest.Monk
     certificate = trustme.CA().issue_cert("localhost")
     certificate.private_key_pem.write_to_path("key.pem")
     certificate.cert_chain_pems[0].write_to_path("chain.pem")
-    Path("users").write_text(f"bob:{hashed('secret', b'salt')}\n", encoding="utf-8")
+    Path("users").write_text(f"bob:{hash_password('secret', b'salt')}\n", encoding="utf-8")
     ports = dict(zip(("8081", "9092"), map(str, free_ports(2)), strict=True))
     assert len(servers()) == 3
     for words in servers():

@@ -23,7 +23,7 @@ from ottla.security.sasl.oauthbearer import OAuthBearerServer
 from ottla.security.sasl.plain import PlainServer
 from ottla.security.sasl.scram import ScramClient, ScramServer
 from ottla.security.sasl.unsecured import UnsecuredValidator
-from ottla.security.scram import NAMES, credential, salted
+from ottla.security.scram import NAMES, credential, salt_password
 from tests.fuzz.mutations import damaged
 
 SECONDS = 2.0
@@ -49,7 +49,7 @@ def mechanisms(rng: random.Random) -> dict[str, Mechanism]:
 
 
 STORED = {
-    (user, name): salted(number, password.encode(), SALT, 4096)
+    (user, name): salt_password(number, password.encode(), SALT, 4096)
     for user, password in USERS.items()
     for name, number in NAMES.items()
 }

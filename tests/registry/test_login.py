@@ -23,7 +23,7 @@ from ottla.registry.security import (
 )
 from ottla.registry.service import RegistryConfig, RegistryThread
 from ottla.schemas.registry import RegistryError, Schema, SchemaRegistry
-from ottla.security.passwords import hashed
+from ottla.security.passwords import hash_password
 from ottla.testing import Kafka
 from tests.registry.client import Answer, Registry
 from tests.registry.schemas import ONE
@@ -43,7 +43,9 @@ def serving(kafka: Kafka, **properties: str) -> Iterator[str]:
 def passwords(tmp_path: Path) -> str:
     file = tmp_path / "passwords"
     users = {"ada": "secret", "bob": "s:e c:rét"}
-    file.write_text("".join(f"{user}:{hashed(word, b'salt')}\n" for user, word in users.items()), encoding="utf-8")
+    file.write_text(
+        "".join(f"{user}:{hash_password(word, b'salt')}\n" for user, word in users.items()), encoding="utf-8"
+    )
     return str(file)
 
 

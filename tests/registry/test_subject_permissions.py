@@ -32,7 +32,7 @@ from ottla.registry.security import (
 )
 from ottla.registry.service import RegistryConfig, RegistryThread
 from ottla.security.acls import ALLOW, DENY, LITERAL, PREFIXED, Acl
-from ottla.security.passwords import hashed
+from ottla.security.passwords import hash_password
 from ottla.testing import Kafka
 from tests.registry.client import Answer, Registry
 from tests.registry.schemas import ONE, TWO
@@ -190,7 +190,7 @@ def secured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Secured
     monkeypatch.setattr(acls, "_PERIOD_S", 0.05)
     file = tmp_path / "passwords"
     users = ("root", "ada", "bob")
-    file.write_text("".join(f"{user}:{hashed('secret', b'salt')}\n" for user in users), encoding="utf-8")
+    file.write_text("".join(f"{user}:{hash_password('secret', b'salt')}\n" for user in users), encoding="utf-8")
     configs = {
         "security": "SASL_PLAINTEXT",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -286,7 +286,7 @@ def test_properties_that_do_not_fit(properties: dict[str, str], reason: str) -> 
 
 def test_registry_of_a_cluster_without_acls_says_so(tmp_path: Path, kafka: Kafka) -> None:
     file = tmp_path / "passwords"
-    file.write_text(f"ada:{hashed('secret', b'salt')}\n", encoding="utf-8")
+    file.write_text(f"ada:{hash_password('secret', b'salt')}\n", encoding="utf-8")
     security = security_of({PASSWORDS: str(file), AUTHORIZES: "true"})
     thread = RegistryThread(RegistryConfig(kafka.client_config, port=0, security=security))
     thread.run(thread.service.wait_ready())

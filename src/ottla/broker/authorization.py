@@ -156,7 +156,7 @@ class AuditLog:
             _TYPES[AclResourceType(resource_type)],
             name,
             APIS[context.api].name if context.api in APIS else "?",
-            decision.rule if isinstance(decision.rule, str) else decision.rule.audited(),
+            decision.rule if isinstance(decision.rule, str) else decision.rule.audit_text(),
         )
 
     def end_request(self, context: RequestContext) -> None:

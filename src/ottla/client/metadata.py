@@ -153,7 +153,7 @@ class Metadata:
     def _out_of_time(self, about: str, limit: int, last: KafkaError | None) -> KafkaError:
         """Return the error of a call that timed out; it names every unreachable address."""
         reasons = list(self.network.failures.values())
-        unanswered = [] if self.network.open_links() else self.network.unanswered()
+        unanswered = [] if self.network.open_links() else self.network.describe_pending()
         is_none_there = isinstance(last, ConnectionLost | None) and (self._all_fail() or (last is None and unanswered))
         if isinstance(last, BrokersUnreachable) or is_none_there:
             met = "; ".join(reasons or unanswered) or str(last)
@@ -176,7 +176,7 @@ class Metadata:
         open_now = self.network.open_links()
         if open_now:
             return open_now[0]
-        await self.network.prepared()
+        await self.network.prepare()
         limit = self.config["socket.connection.setup.timeout.ms"]
         clock = self.scheduler.clock
         deadline = clock.now_ms() + limit

@@ -89,19 +89,19 @@ class LinkOwner(Protocol):
     def reauthentication_ms(self, lifetime_ms: int) -> int:
         """Return the time after which a session is authenticated again."""
 
-    def resolved(self) -> None:
+    def on_resolved(self) -> None:
         """Record that the host name of a connection has an address."""
 
-    def opened(self, link: "Link") -> None:
+    def on_opened(self, link: "Link") -> None:
         """Record that a connection is ready."""
 
-    def ended(self, link: "Link", *, failed: bool) -> None:
+    def on_ended(self, link: "Link", *, failed: bool) -> None:
         """Record that a connection has ended."""
 
-    def refused_login(self, link: "Link", error: KafkaError) -> KafkaError:
+    def login_error(self, link: "Link", error: KafkaError) -> KafkaError:
         """Return the error with which a connection ends whose login failed."""
 
-    def throttled(self, link: "Link", throttle_ms: int) -> None:
+    def on_throttled(self, link: "Link", throttle_ms: int) -> None:
         """Record the throttle time of a response, 0 if the client is not throttled."""
 
 
@@ -177,7 +177,7 @@ class Link:
 
     def resolved(self) -> None:
         """Pass on that the host name has an address."""
-        self._owner.resolved()
+        self._owner.on_resolved()
 
     def connected(self, stream: Stream) -> None:
         """Send ApiVersions, with the expected node and cluster id if they are known (KIP-1242)."""
@@ -189,9 +189,9 @@ class Link:
         request = ApiVersionsRequest(client_software_name="ottla", client_software_version=VERSION)
         if version >= 5 and self.node >= 0 and self._owner.cluster_id is not None:
             request.cluster_id, request.node_id = self._owner.cluster_id, self.node
-        self._send(request, version, self._settings.request_timeout_ms).listen(self._negotiated)
+        self._send(request, version, self._settings.request_timeout_ms).listen(self._on_api_versions)
 
-    def _negotiated(self, promise: Deferred[ApiVersionsResponse]) -> None:
+    def _on_api_versions(self, promise: Deferred[ApiVersionsResponse]) -> None:
         if promise.error is not None:
             self.lost(str(promise.error))
             return
@@ -218,7 +218,7 @@ class Link:
         self._setup.cancel()
         self._frames.limit, self._frames.config = self._settings.largest, _LIMIT
         self._negotiations = self._wire.sent
-        self._owner.opened(self)
+        self._owner.on_opened(self)
         self.ready.complete(self)
 
     # -- login --
@@ -239,7 +239,7 @@ class Link:
             lifetime_ms = await log_in(self, credentials, exchange)
         except KafkaError as error:
             self._login = None
-            self._end(self._owner.refused_login(self, error))
+            self._end(self._owner.login_error(self, error))
             return
         self._login = None
         self._is_authenticating = False
@@ -301,7 +301,7 @@ class Link:
                 room.release()
                 frames = self._frames.feed_rest(self._shared, count)
             for frame in frames:
-                self._answered(frame)
+                self._on_response(frame)
         except PeerError as error:
             self.lost(f"malformed response: {error}{'' if self.ready.done else self._hint()}")
 
@@ -313,7 +313,7 @@ class Link:
             return " at the first request; does its listener require a login (security.protocol)?"
         return ""
 
-    def _answered(self, frame: bytes) -> None:
+    def _on_response(self, frame: bytes) -> None:
         if self.lost_because is not None:
             return  # a response before this one ended the connection
         if self._token is not None:
@@ -326,7 +326,7 @@ class Link:
         if throttle_ms:
             self.muted_until = max(self.muted_until, self._scheduler.clock.now_ms() + throttle_ms)
         if throttle_ms is not None:
-            self._owner.throttled(self, throttle_ms)
+            self._owner.on_throttled(self, throttle_ms)
         asked.promise.complete(response)
 
     def lost(self, reason: str) -> None:
@@ -398,7 +398,7 @@ class Link:
         return promise
 
     def _send_now(self, request: Request, version: int, promise: Deferred[None]) -> None:
-        pieces = self._encoded(request, version, promise, expect_answer=False)
+        pieces = self._encode(request, version, promise, expect_answer=False)
         if pieces is not None:
             promise.complete(None)
             self._write(pieces)
@@ -426,14 +426,14 @@ class Link:
                 lambda: self._send_expecting(request, version, timeout_ms, promise, positions=positions)
             )
             return
-        pieces = self._encoded(request, version, promise, expect_answer=True, positions=positions)
+        pieces = self._encode(request, version, promise, expect_answer=True, positions=positions)
         if pieces is not None:
             deadline = self._scheduler.clock.now_ms() + timeout_ms
             self._open.append(_OpenRequest(APIS[request.API].name, deadline, promise))
             self._watch()
             self._write(pieces)
 
-    def _encoded(
+    def _encode(
         self, request: Request, version: int, promise: Deferred[Any], *, expect_answer: bool, positions: bool = False
     ) -> list[Any] | None:
         """Encode a request as buffers. Return None if it cannot be sent, after failing the promise."""
@@ -486,7 +486,7 @@ class Link:
             self._give_up()
         if self._stream is not None:
             self._stream.close()
-        self._owner.ended(self, failed=failed)
+        self._owner.on_ended(self, failed=failed)
         self._is_authenticating = False
         postponed, self._postponed = self._postponed, []
         for send in postponed:

@@ -78,7 +78,7 @@ class Network:
 
     # -- connections --
 
-    def prepared(self) -> Deferred[object]:
+    def prepare(self) -> Deferred[object]:
         """Wait until a connection can log in; see `Credentials.prepare`."""
         credentials = self.settings.credentials
         return completed(None, self.scheduler) if credentials is None else credentials.prepare()
@@ -122,7 +122,7 @@ class Network:
         link = self._links.get((address, purpose))
         return link if link is not None and link.usable and link.ready.done else None
 
-    def unanswered(self) -> list[str]:
+    def describe_pending(self) -> list[str]:
         """Return a text for each connection that is not ready yet."""
         pending = [link for link in self._links.values() if link.usable and not link.ready.done]
         return [f"{link}: connecting{link.silence()}" for link in pending]
@@ -147,7 +147,7 @@ class Network:
         settings = self.settings
         base = settings.setup_timeout_ms << min(self._failed_attempts.get(address, 0), 10)
         ceiling = max(settings.setup_timeout_max_ms, settings.setup_timeout_ms)
-        return self._jittered(min(base, ceiling)) if self._failed_attempts.get(address) else int(min(base, ceiling))
+        return self._add_jitter(min(base, ceiling)) if self._failed_attempts.get(address) else int(min(base, ceiling))
 
     def reauthentication_ms(self, lifetime_ms: int) -> int:
         """Return the time after which a session is authenticated again: 85 to 95 % of its lifetime, as in Kafka's clients.
@@ -156,11 +156,11 @@ class Network:
         """
         return max(lifetime_ms * (85 + self._random.below(11)) // 100, _LEAST_REAUTHENTICATION_MS)
 
-    def resolved(self) -> None:
+    def on_resolved(self) -> None:
         """Record that the host name of a connection has an address."""
         self.has_resolved = True
 
-    def opened(self, link: Link) -> None:
+    def on_opened(self, link: Link) -> None:
         """Record that a connection is ready, and reset the backoff of its address."""
         self.opened_total += 1
         self._failed_attempts.pop(link.address, None)
@@ -172,7 +172,7 @@ class Network:
             logger.info("broker %s answers again after %.1f s", link, seconds)
         self.changed.happen()
 
-    def ended(self, link: Link, *, failed: bool) -> None:
+    def on_ended(self, link: Link, *, failed: bool) -> None:
         """Remove a connection; after a failure set the backoff of its address."""
         for key, known in list(self._links.items()):
             if known is link:
@@ -185,10 +185,10 @@ class Network:
             settings = self.settings
             base = settings.reconnect_backoff_ms << min(failures - 1, 20)
             wait = min(base, max(settings.reconnect_backoff_max_ms, settings.reconnect_backoff_ms))
-            self._not_before[link.address] = self.scheduler.clock.now_ms() + self._jittered(wait)
+            self._not_before[link.address] = self.scheduler.clock.now_ms() + self._add_jitter(wait)
         self.changed.happen()
 
-    def refused_login(self, link: Link, error: KafkaError) -> KafkaError:
+    def login_error(self, link: Link, error: KafkaError) -> KafkaError:
         """Return the error with which a connection ends whose login failed."""
         if not self.on_failure or not isinstance(error, NotAuthenticated):
             return error
@@ -204,7 +204,7 @@ class Network:
             for report in self.on_failure:
                 report(error)
 
-    def throttled(self, link: Link, throttle_ms: int) -> None:
+    def on_throttled(self, link: Link, throttle_ms: int) -> None:
         """Pass on the throttle time of a response, and the first 0 after one."""
         if throttle_ms > 0 or self._is_throttled:
             self._is_throttled = throttle_ms > 0
@@ -224,7 +224,7 @@ class Network:
         )
         logger.warning("broker %s%s", link.lost_because, since)
 
-    def _jittered(self, milliseconds: int) -> int:
+    def _add_jitter(self, milliseconds: int) -> int:
         return milliseconds * (80 + self._random.below(41)) // 100
 
     def _close_idle(self) -> None:

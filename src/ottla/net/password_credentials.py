@@ -75,13 +75,15 @@ class PasswordCredentials:
             except AuthenticationFailed as refused:
                 return refused
 
-        def done(outcome: bytes | AuthenticationFailed | None) -> None:
+        def on_done(outcome: bytes | AuthenticationFailed | None) -> None:
             if isinstance(outcome, AuthenticationFailed):
                 promise.fail(outcome)
             else:
                 promise.complete(outcome)
 
-        self._worker.run(step, done, lambda: promise.fail(AuthenticationFailed("internal error, which is in the log")))
+        self._worker.run(
+            step, on_done, lambda: promise.fail(AuthenticationFailed("internal error, which is in the log"))
+        )
         return promise
 
     def close(self) -> None:

@@ -122,13 +122,13 @@ class TokenCredentials:
         """See `Credentials.prepare`."""
         ready: Deferred[object] = Deferred(self._scheduler)
 
-        def arrived(exchange: Deferred[ClientExchange]) -> None:
+        def on_exchange(exchange: Deferred[ClientExchange]) -> None:
             if exchange.error is not None:
                 ready.fail(exchange.error)
             else:
                 ready.complete(None)
 
-        self.exchange().listen(arrived)
+        self.exchange().listen(on_exchange)
         return ready
 
     def exchange(self) -> Deferred[ClientExchange]:

@@ -65,7 +65,7 @@ class Acl(NamedTuple):
         fields = json.loads(value)
         return cls(*(fields[name] for name in cls._fields))
 
-    def audited(self) -> str:
+    def audit_text(self) -> str:
         """Return the ACL as Kafka's audit log writes it."""
         return (
             f"MatchingAcl(acl=StandardAcl[resourceType={AclResourceType(self.resource_type).name}, resourceName={self.name}, "

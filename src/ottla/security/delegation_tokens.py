@@ -29,7 +29,7 @@ from ottla.protocol.errors import (
     NONE,
     POLICY_VIOLATION,
 )
-from ottla.security.scram import LEAST_ITERATIONS, ScramCredential, base36, credential, salted
+from ottla.security.scram import LEAST_ITERATIONS, ScramCredential, base36, credential, salt_password
 
 MOST_TOKENS: Final = 1000
 """Maximum number of tokens of one owner."""
@@ -125,7 +125,7 @@ def token_credential(secret: bytes, token_id: str, mechanism: int) -> ScramCrede
     """Return the credential of a token for a SCRAM mechanism. Takes some milliseconds: 4096 rounds of the hash."""
     salt = base36(hmac.digest(secret, f"{mechanism} {token_id}".encode(), "sha512")).encode()
     password = base64.b64encode(token_hmac(secret, token_id))
-    return credential(mechanism, salt, salted(mechanism, password, salt, LEAST_ITERATIONS), LEAST_ITERATIONS)
+    return credential(mechanism, salt, salt_password(mechanism, password, salt, LEAST_ITERATIONS), LEAST_ITERATIONS)
 
 
 class TokenIndex:

@@ -96,7 +96,7 @@ class _Tokenizer:
                 self._position += 1
             return _Token(_WORD, self._text[begun : self._position])
         self._position += 1
-        return _Token(char, self._quoted(char)) if char in "\"'" else _Token(char)
+        return _Token(char, self._read_quoted(char)) if char in "\"'" else _Token(char)
 
     def _is_letter(self, char: str) -> bool:
         return "a" <= char <= "z" or "A" <= char <= "Z" or char >= "\xa0" or char in self._letters
@@ -132,7 +132,7 @@ class _Tokenizer:
             self._position += 1
         return True
 
-    def _quoted(self, quote: str) -> str:
+    def _read_quoted(self, quote: str) -> str:
         text, value = self._text, []
         while self._position < len(text):
             char = text[self._position]
@@ -141,10 +141,10 @@ class _Tokenizer:
             self._position += 1
             if char == quote:
                 break
-            value.append(self._escaped() if char == "\\" else char)
+            value.append(self._read_escape() if char == "\\" else char)
         return "".join(value)
 
-    def _escaped(self) -> str:
+    def _read_escape(self) -> str:
         """Return the character after a backslash: at most three octal digits, a letter of C, or any as it is."""
         text, begun = self._text, self._position
         if begun == len(text):
@@ -294,17 +294,17 @@ class _FileParser:
 
     def _word(self, expected: str) -> str:
         if self._next.kind not in (_WORD, '"') or self._next.text is None:
-            raise self._unexpected(expected)
+            raise self._error_expecting(expected)
         text = self._next.text
         self._next = self._read()
         return text
 
     def _sign(self, sign: str) -> None:
         if self._next.kind != sign:
-            raise self._unexpected(sign)
+            raise self._error_expecting(sign)
         self._next = self._read()
 
-    def _unexpected(self, expected: str) -> JaasError:
+    def _error_expecting(self, expected: str) -> JaasError:
         if self._next.kind == _END:
             return JaasError(f"Configuration Error:\n\texpected [{expected}], read [end of file]")
         text = "null" if self._next.text is None else self._next.text

@@ -18,7 +18,7 @@ class InvalidPasswordFile(ValueError):
     """A password file that cannot be used: one line with cause and remedy."""
 
 
-def hashed(password: str, salt: bytes) -> str:
+def hash_password(password: str, salt: bytes) -> str:
     """Return the hash of a password as it stands in a file."""
     digest = hashlib.scrypt(password.encode(), salt=salt, n=_N, r=_R, p=_P, maxmem=_MEMORY)
     return f"scrypt${_N}${_R}${_P}${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}"
@@ -42,7 +42,7 @@ class PasswordFile:
                 continue
             user, colon, text = line.strip().partition(":")
             try:
-                self._hashes[user] = _parsed(text)
+                self._hashes[user] = _parse_hash(text)
             except (ValueError, binascii.Error):
                 colon = ""
             if not colon or not user:
@@ -60,7 +60,7 @@ class PasswordFile:
         return hmac.compare_digest(digest, expected) and known is not None
 
 
-def _parsed(text: str) -> tuple[int, int, int, bytes, bytes]:
+def _parse_hash(text: str) -> tuple[int, int, int, bytes, bytes]:
     kind, n, r, p, salt, digest = text.split("$")
     if kind != "scrypt" or not 2 <= int(n) <= _MOST_N or not 1 <= int(r) <= 16 or not 1 <= int(p) <= 4:
         raise ValueError(text)

@@ -94,7 +94,7 @@ def check_entity(entity: Entity) -> None:
         raise InvalidQuota("Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId")
 
 
-def changed(entity: Entity, quotas: Mapping[str, float], changes: Sequence[QuotaChange]) -> dict[str, float]:
+def apply_changes(entity: Entity, quotas: Mapping[str, float], changes: Sequence[QuotaChange]) -> dict[str, float]:
     """Return the quotas of an entity after changes. Raises InvalidQuota."""
     allowed = _OF_ADDRESSES if entity[0][0] == IP else _OF_CLIENTS
     after = dict(quotas)

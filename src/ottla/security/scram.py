@@ -63,7 +63,7 @@ def hash_name(mechanism: int) -> str:
     return _HASHES[mechanism]
 
 
-def salted(mechanism: int, password: bytes, salt: bytes, iterations: int) -> bytes:
+def salt_password(mechanism: int, password: bytes, salt: bytes, iterations: int) -> bytes:
     """Return the salted password: Hi() of RFC 5802."""
     return hashlib.pbkdf2_hmac(_HASHES[mechanism], password, salt, iterations)
 
@@ -97,7 +97,7 @@ class CredentialForm(NamedTuple):
         return cls(alphabet, 0 if is_base36 else len(salt), credential.iterations)
 
 
-def made_up_credential(
+def make_up_credential(
     mechanism: int, secret: bytes, user: str, forms: Mapping[CredentialForm, int] = MappingProxyType({})
 ) -> ScramCredential:
     """Return a credential that no password fits, for a user that does not exist.
@@ -113,28 +113,28 @@ def made_up_credential(
     elif forms:
         form = next(iter(forms))
     size = hashlib.new(_HASHES[mechanism]).digest_size
-    stored_key = _derived(secret, b"stored key", mechanism, user)[:size]
-    server_key = _derived(secret, b"server key", mechanism, user)[:size]
-    return ScramCredential(_made_up_salt(form, secret, mechanism, user), stored_key, server_key, form.iterations)
+    stored_key = _derive(secret, b"stored key", mechanism, user)[:size]
+    server_key = _derive(secret, b"server key", mechanism, user)[:size]
+    return ScramCredential(_make_up_salt(form, secret, mechanism, user), stored_key, server_key, form.iterations)
 
 
 def _score(weight: int, secret: bytes, mechanism: int, text: str) -> float:
     """Return a score that is the highest of all with a probability in proportion to the weight."""
-    number = int.from_bytes(_derived(secret, b"form", mechanism, text)[:8]) + 1
+    number = int.from_bytes(_derive(secret, b"form", mechanism, text)[:8]) + 1
     return weight / -math.log(number / (2.0**64 + 2))
 
 
-def _made_up_salt(form: CredentialForm, secret: bytes, mechanism: int, user: str) -> bytes:
+def _make_up_salt(form: CredentialForm, secret: bytes, mechanism: int, user: str) -> bytes:
     if form.length == 0:
-        return base36(_derived(secret, b"salt", mechanism, user), _SALT_BITS).encode()
+        return base36(_derive(secret, b"salt", mechanism, user), _SALT_BITS).encode()
     alphabet = _ALPHABETS[form.alphabet]
     made = b""
     while len(made) < form.length:
-        made += _derived(secret, b"salt %d" % len(made), mechanism, user)
+        made += _derive(secret, b"salt %d" % len(made), mechanism, user)
     return bytes(alphabet[byte % len(alphabet)] for byte in made[: form.length])
 
 
-def _derived(secret: bytes, purpose: bytes, mechanism: int, user: str) -> bytes:
+def _derive(secret: bytes, purpose: bytes, mechanism: int, user: str) -> bytes:
     return hmac.digest(secret, b"%s\0%d\0%s" % (purpose, mechanism, user.encode("utf-8", "surrogatepass")), "sha512")
 
 

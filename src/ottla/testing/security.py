@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ottla.arguments import WrongArgument
-from ottla.security.scram import LEAST_ITERATIONS, NAMES, ScramCredential, credential, salted
+from ottla.security.scram import LEAST_ITERATIONS, NAMES, ScramCredential, credential, salt_password
 from ottla.testing.calls import checks_calls
 
 _PROTOCOLS: Final = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -111,7 +111,7 @@ class Security:
         number = NAMES.get(self.mechanism) if self.has_sasl else None
         if number is None:
             return {}
-        key = salted(number, self._password.encode(), _SALT, LEAST_ITERATIONS)
+        key = salt_password(number, self._password.encode(), _SALT, LEAST_ITERATIONS)
         return {(self.user, number): credential(number, _SALT, key, LEAST_ITERATIONS)}
 
     def _stores(self, owner: str) -> dict[str, str]:

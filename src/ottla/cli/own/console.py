@@ -349,9 +349,9 @@ def _log_changes() -> None:
 
 def _print_hash(user: str) -> None:
     from ottla.environment.system import SystemRandom
-    from ottla.security.passwords import hashed
+    from ottla.security.passwords import hash_password
 
     if ":" in user:
         raise click.UsageError("a user name has no colon")
     password = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
-    click.echo(f"{user}:{hashed(password, SystemRandom().bytes16())}")
+    click.echo(f"{user}:{hash_password(password, SystemRandom().bytes16())}")

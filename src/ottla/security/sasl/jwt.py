@@ -110,7 +110,7 @@ class JwtValidator:
         if len(parts) != 3 or not all(trim(part) for part in parts):
             raise InvalidToken(_MALFORMED)
         header = _object(parts[0])
-        claims = self._verified(token, header)
+        claims = self._verify(token, header)
         _check_times(claims, now_ms // 1000, self._settings.clock_skew_seconds)
         _check_audience(claims.get("aud"), self._settings.audiences)
         if self._settings.issuer is not None and claims.get("iss") != self._settings.issuer:
@@ -120,7 +120,7 @@ class JwtValidator:
             raise InvalidToken(f"{self._settings.subject_claim} value must be a non-empty text")
         return ValidatedToken(trim(subject), _number(claims, "exp") * 1000, self._scope(claims))
 
-    def _verified(self, token: str, header: Mapping[str, Any]) -> dict[str, Any]:
+    def _verify(self, token: str, header: Mapping[str, Any]) -> dict[str, Any]:
         """Return the claims of a token if one of the keys has signed it."""
         algorithm, key_id = header.get("alg"), header.get("kid")
         if not isinstance(algorithm, str) or algorithm.lower() == "none":
@@ -178,7 +178,7 @@ def _is_importable(entry: Mapping[str, Any]) -> bool:
 
     try:
         for (kind, member), size in _LEAST_BYTES.items():
-            if entry["kty"] == kind and len(_decoded(entry[member])) < size:
+            if entry["kty"] == kind and len(_decode_base64(entry[member])) < size:
                 return False
         import_key(_public_part(entry))
     except (JoseError, ValueError, TypeError, KeyError, AttributeError):
@@ -205,13 +205,13 @@ def _payload(token: str, algorithm: str, key: Key) -> bytes | None:
         return None
 
 
-def _decoded(text: str) -> bytes:
+def _decode_base64(text: str) -> bytes:
     return base64.b64decode(text.encode() + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
 
 
 def _object(part: str) -> dict[str, Any]:
     try:
-        return _object_of(_decoded(part))
+        return _object_of(_decode_base64(part))
     except (binascii.Error, UnicodeEncodeError):
         raise InvalidToken(_MALFORMED) from None
 

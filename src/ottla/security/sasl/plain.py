@@ -27,13 +27,13 @@ def check_against(users: Mapping[str, str]) -> Authenticate:
     def authenticate(name: str, password: str) -> bool:
         expected = users.get(name)
         # The comparison also takes place for unknown users, so that its time does not reveal which names exist.
-        same = hmac.compare_digest(_encoded(password), _encoded("" if expected is None else expected))
+        same = hmac.compare_digest(_encode(password), _encode("" if expected is None else expected))
         return same and expected is not None
 
     return authenticate
 
 
-def _encoded(text: str) -> bytes:
+def _encode(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 

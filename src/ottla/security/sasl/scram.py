@@ -34,8 +34,8 @@ from ottla.security.scram import (
     ScramCredential,
     base36,
     hash_name,
-    made_up_credential,
-    salted,
+    make_up_credential,
+    salt_password,
 )
 
 NONCE_BYTES: Final = 17
@@ -147,7 +147,7 @@ class ScramServer:
         if fields is None:
             raise self._failure()
         extensions = _extensions(fields["extensions"])
-        user = _decoded_name(fields["name"])
+        user = _decode_name(fields["name"])
         credential = self._look_up(user, by_token=extensions.get(TOKEN_AUTHENTICATION, "").lower() == "true")
         if fields["authzid"] not in (None, user):
             raise AuthenticationFailed(
@@ -173,7 +173,7 @@ class ScramServer:
                 credential, self._user, self.expires_ms = login
                 self.token_id = user
         # It is made up in any case: the time that it takes must not tell either. The salts of tokens have one form only.
-        made_up = made_up_credential(NAMES[self._mechanism], self._secret, user, {} if by_token else self._forms())
+        made_up = make_up_credential(NAMES[self._mechanism], self._secret, user, {} if by_token else self._forms())
         return made_up if credential is None else credential
 
     def _final(self, message: str, credential: ScramCredential) -> bytes:
@@ -211,7 +211,7 @@ class ScramClient:
         self._mechanism = mechanism
         self._password = password.encode()
         self._nonce = base36(nonce)
-        self._bare = _bare(_encoded_name(user), self._nonce, extensions or {})
+        self._bare = _bare(_encode_name(user), self._nonce, extensions or {})
         self._salted: bytes | None = None
         self._auth_message = b""
         self.complete = False
@@ -254,7 +254,7 @@ class ScramClient:
             )
         mechanism = NAMES[self._mechanism]
         name = hash_name(mechanism)
-        self._salted = salted(mechanism, self._password, base64.b64decode(fields["salt"]), iterations)
+        self._salted = salt_password(mechanism, self._password, base64.b64decode(fields["salt"]), iterations)
         without_proof = f"c=biws,r={fields['nonce']}"
         self._auth_message = f"{self._bare},{message},{without_proof}".encode()
         client_key = hmac.digest(self._salted, b"Client Key", name)
@@ -285,11 +285,11 @@ def _extensions(text: str) -> dict[str, str]:
     return {pair[0]: pair[1] for pair in pairs}
 
 
-def _encoded_name(name: str) -> str:
+def _encode_name(name: str) -> str:
     return name.replace("=", "=3D").replace(",", "=2C")
 
 
-def _decoded_name(name: str) -> str:
+def _decode_name(name: str) -> str:
     return name.replace("=2C", ",").replace("=3D", "=")
 
 

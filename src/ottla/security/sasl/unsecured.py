@@ -104,7 +104,7 @@ def _claims(token: str) -> dict[str, Claim]:
     parts = token.split(".")
     if len(parts) != 3 or not parts[0] or not parts[1]:
         raise InvalidToken("Unsecured JWS compact serializations must have 3 dot-separated Base64URL-encoded values")
-    header, claims = _decoded(parts[0]), _decoded(parts[1])
+    header, claims = _decode_part(parts[0]), _decode_part(parts[1])
     if header.get("alg") != "none":
         raise InvalidToken("Unsecured JWS must have 'none' for an algorithm")
     if parts[2]:
@@ -112,7 +112,7 @@ def _claims(token: str) -> dict[str, Claim]:
     return claims
 
 
-def _decoded(part: str) -> dict[str, Claim]:
+def _decode_part(part: str) -> dict[str, Claim]:
     """Return the object in a part of a token, all values as texts, numbers or lists of texts."""
     try:
         text = base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True)
@@ -121,14 +121,14 @@ def _decoded(part: str) -> dict[str, Claim]:
         raise InvalidToken(f"malformed token: {error}") from None
     if not isinstance(value, dict):
         raise InvalidToken("malformed JSON")
-    return {key: _converted(item) for key, item in value.items()}
+    return {key: _to_claim(item) for key, item in value.items()}
 
 
 def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is not JSON")
 
 
-def _converted(value: object) -> Claim:
+def _to_claim(value: object) -> Claim:
     if isinstance(value, list):
         return [_text(item) for item in value]
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -182,7 +182,7 @@ def unsecured_token(options: Mapping[str, str], now_ms: int) -> str:
     scope_claim = trim(options.get(f"{_LOGIN}ScopeClaimName", "")) or "scope"
     if isinstance(claims.get(scope_claim), int | float):
         raise TokenOptionError(f"The '{scope_claim}' claim was neither a text nor a list")
-    return f"{_encoded({'alg': 'none'})}.{_encoded(claims)}."
+    return f"{_encode_part({'alg': 'none'})}.{_encode_part(claims)}."
 
 
 def _number(text: str) -> float:
@@ -206,6 +206,6 @@ def _list(text: str) -> list[str]:
     return [*present, ""] if "" in elements else present
 
 
-def _encoded(value: object) -> str:
+def _encode_part(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
     return base64.urlsafe_b64encode(text).rstrip(b"=").decode()

@@ -35,8 +35,8 @@ def check_change(
     old_names, new_names = (subject_alternative_names(material.chain[0]) for material in (old, new))
     if not allow_san_changes and not set(old_names) <= set(new_names):
         raise IncompatibleCertificate(
-            f"Keystore SubjectAltNames do not match:  existing={{alias={old.alias}, SAN={_shown(old_names)}}}, "
-            f"new={{alias={new.alias}, SAN={_shown(new_names)}}}"
+            f"Keystore SubjectAltNames do not match:  existing={{alias={old.alias}, SAN={_text_of(old_names)}}}, "
+            f"new={{alias={new.alias}, SAN={_text_of(new_names)}}}"
         )
 
 
@@ -60,5 +60,5 @@ def _canonical(name: str) -> str:
     return " ".join(name.lower().split())
 
 
-def _shown(names: Iterable[tuple[int, str]]) -> str:
+def _text_of(names: Iterable[tuple[int, str]]) -> str:
     return f"[{', '.join(f'[{kind}, {text}]' for kind, text in sorted(names))}]"

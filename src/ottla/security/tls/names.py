@@ -72,10 +72,10 @@ def _attribute(value: Value) -> str:
     if keyword is None or parts[1].tag not in _TEXT_TAGS:
         return f"{keyword or identifier}=#{parts[1].encoded.hex()}"
     # Java takes all texts for UTF-8, also those in other encodings.
-    return f"{keyword}={_escaped(parts[1].content.decode('utf-8', 'replace'))}"
+    return f"{keyword}={_escape(parts[1].content.decode('utf-8', 'replace'))}"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     escaped = "".join(f"\\{char}" if char in _ESCAPED else char for char in text).replace("\0", "\\00")
     begin = len(escaped) - len(escaped.lstrip(" \r"))
     end = max(begin, len(escaped.rstrip(" \r")))
@@ -111,12 +111,12 @@ class PrincipalMapper:
     __slots__ = ("_rules",)
 
     def __init__(self, rules: str = DEFAULT_RULES) -> None:
-        self._rules = [rule for text in _split(rules) if (rule := _parsed(text)) != ""]
+        self._rules = [rule for text in _split(rules) if (rule := _parse_rule(text)) != ""]
 
     @property
     def slow_rules(self) -> list[str]:
         """Return the rules whose time is not linear in the subject."""
-        return [_shown(rule) for rule in self._rules if not isinstance(rule, str) and not rule.is_linear]
+        return [_text_of(rule) for rule in self._rules if not isinstance(rule, str) and not rule.is_linear]
 
     def name(self, distinguished_name: str) -> str:
         """Return the name of the principal. Raises NoMatchingRule."""
@@ -125,20 +125,20 @@ class PrincipalMapper:
                 return distinguished_name
             if not rule.is_linear and len(distinguished_name) > LONGEST_FOR_SLOW_RULES:
                 text = (
-                    f"a name of {len(distinguished_name)} characters is too long for {_shown(rule)}, which is not RE2"
+                    f"a name of {len(distinguished_name)} characters is too long for {_text_of(rule)}, which is not RE2"
                 )
                 raise NoMatchingRule(text)
             if rule.pattern.fullmatch(distinguished_name) is not None:
-                name = _replaced(rule, distinguished_name)
+                name = _replace(rule, distinguished_name)
                 return name.lower() if rule.case == "L" else name.upper() if rule.case == "U" else name
         raise NoMatchingRule(f"No rules apply to {distinguished_name}, rules {self}")
 
     def __str__(self) -> str:
-        texts = (rule if isinstance(rule, str) else _shown(rule) for rule in self._rules)
+        texts = (rule if isinstance(rule, str) else _text_of(rule) for rule in self._rules)
         return f"[{', '.join(texts)}]"
 
 
-def _shown(rule: _Rule) -> str:
+def _text_of(rule: _Rule) -> str:
     return f"RULE:{rule.pattern.pattern}/{rule.replacement}{f'/{rule.case}' if rule.case else ''}"
 
 
@@ -146,7 +146,7 @@ def _split(rules: str) -> list[str]:
     return [matched[1] for matched in _SPLITTER.finditer(rules.strip())]
 
 
-def _parsed(text: str) -> _Rule | str:
+def _parse_rule(text: str) -> _Rule | str:
     """Return a rule, DEFAULT, or an empty text for one that is ignored."""
     matched = _PARSER.match(text)
     if matched is None:
@@ -167,7 +167,7 @@ def _parsed(text: str) -> _Rule | str:
         raise InvalidRule(f"Invalid rule: {text}: {error}") from None
 
 
-def _replaced(rule: _Rule, name: str) -> str:
+def _replace(rule: _Rule, name: str) -> str:
     """Return a name with its matches replaced: `$1` is the first group; `$` with a number that is no group stays.
 
     A pattern that also matches the empty end of the name is replaced a second time there, as in Java.

@@ -260,7 +260,7 @@ def _load(kind: str, path: str, password: str | None, read: Read) -> list[_Entry
 
 def _in_store(path: str, kind: str, entry: _Entry, key: bytes, password: str) -> KeyMaterial:
     try:
-        clear = _unprotected(key, password) if entry.is_protected else key
+        clear = _decrypt_key(key, password) if entry.is_protected else key
     except (_Malformed, MalformedDer) as error:
         raise StoreError(f"Failed to load SSL keystore {path} of type {kind}", str(error)) from None
     return KeyMaterial(pem(clear, "PRIVATE KEY"), entry.chain, None, entry.alias)
@@ -370,7 +370,7 @@ def _utf16(password: str) -> bytes:
     return password.encode("utf-16-be", "surrogatepass")
 
 
-def _unprotected(key: bytes, password: str) -> bytes:
+def _decrypt_key(key: bytes, password: str) -> bytes:
     """Return a key that Sun's proprietary protector has encrypted: XOR with a chain of SHA-1 digests."""
     parts = read_value(key, SEQUENCE).values()
     if len(parts) != 2 or parts[0].tag != SEQUENCE or parts[1].tag != OCTET_STRING:

@@ -20,7 +20,15 @@ from ottla.security.sasl.mechanism import (
     MalformedToken,
 )
 from ottla.security.sasl.scram import ScramClient, ScramServer, TokenCredential
-from ottla.security.scram import NAMES, CredentialForm, ScramCredential, base36, credential, made_up_credential, salted
+from ottla.security.scram import (
+    NAMES,
+    CredentialForm,
+    ScramCredential,
+    base36,
+    credential,
+    make_up_credential,
+    salt_password,
+)
 from tests.unit.security.sasl.exchanges import NOW, run
 
 SECRET = b"secret of the broker"
@@ -32,7 +40,7 @@ def of_password(
     password: str, mechanism: str = SCRAM_SHA_256, salt: bytes = b"salt", rounds: int = 4096
 ) -> ScramCredential:
     number = NAMES[mechanism]
-    return credential(number, salt, salted(number, password.encode(), salt, rounds), rounds)
+    return credential(number, salt, salt_password(number, password.encode(), salt, rounds), rounds)
 
 
 ALICE = of_password("geheim")
@@ -110,7 +118,7 @@ def test_an_unknown_user_fails_like_a_wrong_password() -> None:
 
 
 def test_made_up_credentials_depend_on_the_secret_and_the_mechanism() -> None:
-    made_up = {made_up_credential(number, secret, "eve") for number in (1, 2) for secret in (b"a", b"b")}
+    made_up = {make_up_credential(number, secret, "eve") for number in (1, 2) for secret in (b"a", b"b")}
     assert len({generated.salt for generated in made_up}) == 4
     assert {len(generated.stored_key) for generated in made_up} == {32, 64}
 
@@ -295,7 +303,7 @@ def test_made_up_credentials_look_like_those_of_users(names: list[str], dice_see
         known.append(ScramCredential(make(rng), b"", b"", iterations))
     forms = Counter(map(CredentialForm.of, known))
     assert len(forms) == len(names)
-    made_up = Counter(CredentialForm.of(made_up_credential(1, SECRET, f"user{number}", forms)) for number in range(400))
+    made_up = Counter(CredentialForm.of(make_up_credential(1, SECRET, f"user{number}", forms)) for number in range(400))
     assert made_up.keys() == forms.keys()
     assert all(abs(made_up[form] - forms[form]) < 60 for form in forms)
 
@@ -306,7 +314,7 @@ def test_a_new_user_changes_few_made_up_credentials(dice_seed: int) -> None:
     after = before + Counter({CredentialForm(3, 16, 8192): 1})
     users = [f"user{rng.random()}" for _ in range(1000)]
     changed = sum(
-        made_up_credential(1, SECRET, user, before) != made_up_credential(1, SECRET, user, after) for user in users
+        make_up_credential(1, SECRET, user, before) != make_up_credential(1, SECRET, user, after) for user in users
     )
     assert changed < 30
 

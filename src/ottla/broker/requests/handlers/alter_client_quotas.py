@@ -37,7 +37,16 @@ from ottla.protocol.messages.alter_client_quotas import (
     EntityData,
 )
 from ottla.security.operations import AclOperation
-from ottla.security.quotas import IP, Entity, InvalidQuota, QuotaChange, changed, check_entity, duplicate, entity_of
+from ottla.security.quotas import (
+    IP,
+    Entity,
+    InvalidQuota,
+    QuotaChange,
+    apply_changes,
+    check_entity,
+    duplicate,
+    entity_of,
+)
 
 
 @handles(AlterClientQuotasRequest, rows="entries", is_whole=True)
@@ -65,7 +74,7 @@ async def alter_client_quotas(request: AlterClientQuotasRequest, broker: Broker)
                 check_entity(entity)
                 _check_address(entity, broker.resolve)
                 current = image.quotas.get(entity, {})
-                altered[entity] = changed(entity, current, quotas)
+                altered[entity] = apply_changes(entity, current, quotas)
                 records += len({key for key, _ in current.items() ^ altered[entity].items()})
             except InvalidQuota as cause:
                 outcomes[entity] = ChangeResult(INVALID_REQUEST, str(cause))
