@@ -20,7 +20,7 @@ import pytest
 
 import ottla
 from ottla import Admin, NewTopic, Producer
-from ottla.cli.own.query_results import _interrupted_by_signals
+from ottla.cli.own.query_results import _interrupt_by_signals
 from ottla.cli.own.query_shell import Shell
 from ottla.schemas import AvroSerializer, SchemaRegistry
 
@@ -482,7 +482,7 @@ def test_a_statement_is_interrupted_until_it_has_ended() -> None:
     session = SimpleNamespace(connection=SimpleNamespace(interrupt=lambda: interrupts.append(time.monotonic())))
     before = signal.signal(signal.SIGTERM, lambda *_: None)
     try:
-        with _interrupted_by_signals(session):  # type: ignore[arg-type]  # (all that it takes of a session)
+        with _interrupt_by_signals(session):  # type: ignore[arg-type]  # (all that it takes of a session)
             os.kill(os.getpid(), signal.SIGTERM)
             end = time.monotonic() + 10
             while len(interrupts) < 3 and time.monotonic() < end:

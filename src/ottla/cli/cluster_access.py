@@ -180,7 +180,7 @@ class BootstrapAddress(NamedTuple):
 
 
 @contextmanager
-def connected(
+def connect(
     part: type[R], bootstrap_server: str | None, command_config: str | None, *, changes: bool = False, **configs: Any
 ) -> Iterator[AdminConnection[R]]:
     """Connect to the cluster of a command; `configs` override the file. Errors become CommandFailed.

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from ottla.cli.cluster_access import AdminConnection, CommandFailed, connected
+from ottla.cli.cluster_access import AdminConnection, CommandFailed, connect
 from ottla.client.errors import KafkaError
 
 TIMEOUT_MS: Final = 2000
@@ -61,7 +61,7 @@ def _names(
     try:
         with (
             ctx.scope(cleanup=False),  # the profile is read from the current context
-            connected(part, _option(ctx, "bootstrap_server"), _option(ctx, "command_config"), **limits) as cluster,
+            connect(part, _option(ctx, "bootstrap_server"), _option(ctx, "command_config"), **limits) as cluster,
         ):
             candidates = names(cluster)
     except (CommandFailed, KafkaError):

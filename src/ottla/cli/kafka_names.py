@@ -67,7 +67,7 @@ def advice_on_script(name: str) -> str | None:
     return _SCRIPTS.get(command_name(name))
 
 
-def explained(error: click.NoSuchOption) -> click.UsageError:
+def explain(error: click.NoSuchOption) -> click.UsageError:
     """Return an error that says what to use for a flag that Kafka's tools have or had; other errors as they are."""
     advice = _FLAGS.get(error.option_name)
     return error if advice is None else click.UsageError(f"no such option {error.option_name}; {advice}", error.ctx)

@@ -18,7 +18,7 @@ import click
 from click.exceptions import Exit
 
 from ottla.cli.command_group import CommandGroup
-from ottla.cli.kafka_names import advice_on_script, command_name, explained
+from ottla.cli.kafka_names import advice_on_script, command_name, explain
 from ottla.version import VERSION
 
 
@@ -62,7 +62,7 @@ class Commands(CommandGroup):
             try:
                 return super().invoke(ctx)
             except click.NoSuchOption as error:
-                raise explained(error) from None
+                raise explain(error) from None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

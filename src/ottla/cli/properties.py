@@ -68,7 +68,7 @@ WARNING: Final = "Warning: {old} is deprecated. Use {new} instead."
 LONG_WARNING: Final = "Warning: {old} is deprecated and will be removed in a future version. Use {new} instead."
 
 
-def deprecated(old: str, new: str, words: str = IS_DEPRECATED, *, excludes: bool = True) -> None:
+def warn_if_deprecated(old: str, new: str, words: str = IS_DEPRECATED, *, excludes: bool = True) -> None:
     """Print a deprecation warning (KIP-1147) if the option `old` is on the command line.
 
     words     text of Kafka's tool

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from ottla.cli.cluster_access import AdminConnection, CommandFailed, cluster_options, connected, json_option
+from ottla.cli.cluster_access import AdminConnection, CommandFailed, cluster_options, connect, json_option
 from ottla.cli.completion import complete_groups, complete_principals, complete_topics
 from ottla.cli.kafka.acl_selection import (
     AclSelection,
@@ -127,13 +127,13 @@ def acls(bootstrap_server: str | None, command_config: str | None, **options: An
     if action == "list":
         principals = parse_principals(options["principal"])
         patterns = select_patterns(options)
-        with connected(Acls, bootstrap_server, command_config) as cluster:
+        with connect(Acls, bootstrap_server, command_config) as cluster:
             _list(cluster, patterns, principals, as_json=options["as_json"])
         return
     selection = select_acls(options)
     if action == "add":
         _check_additions(options, selection)
-    with connected(Acls, bootstrap_server, command_config, changes=True) as cluster:
+    with connect(Acls, bootstrap_server, command_config, changes=True) as cluster:
         if action == "add":
             _add(cluster, selection, as_json=options["as_json"])
         else:

@@ -3,7 +3,7 @@
 import click
 
 from ottla.addresses import address_text
-from ottla.cli.cluster_access import CommandFailed, cluster_options, connected, json_option
+from ottla.cli.cluster_access import CommandFailed, cluster_options, connect, json_option
 from ottla.cli.table import echo_json
 from ottla.client.admin.cluster import ClusterRequests, Node
 from ottla.protocol.api import APIS, Api
@@ -15,7 +15,7 @@ from ottla.protocol.schema import VersionRange
 @json_option
 def broker_api_versions(bootstrap_server: str | None, command_config: str | None, *, as_json: bool) -> None:
     """Show the API versions that each broker supports, and the version that this client would use."""
-    with connected(ClusterRequests, bootstrap_server, command_config) as cluster:
+    with connect(ClusterRequests, bootstrap_server, command_config) as cluster:
         nodes = cluster.ask(cluster.admin.describe_cluster()).nodes
         results = cluster.ask(cluster.admin.api_versions([node.id for node in nodes]))
     if as_json:

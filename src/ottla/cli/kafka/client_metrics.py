@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from ottla.cli.cluster_access import AdminConnection, cluster_options, connected, json_option
+from ottla.cli.cluster_access import AdminConnection, cluster_options, connect, json_option
 from ottla.cli.properties import check_options_of, one_action
 from ottla.cli.table import echo_json
 from ottla.client.admin.configs import ConfigChange, ConfigOperation, ConfigResource, Configs, ResourceType
@@ -41,7 +41,7 @@ def client_metrics(bootstrap_server: str | None, command_config: str | None, **o
     if action == "delete" and options["name"] is None:
         raise click.UsageError("--delete requires --name")
     check_options_of(action, _TAKEN_BY)
-    with connected(Configs, bootstrap_server, command_config, changes=action in ("alter", "delete")) as cluster:
+    with connect(Configs, bootstrap_server, command_config, changes=action in ("alter", "delete")) as cluster:
         if action == "list":
             names = _names(cluster)
             if options["as_json"]:
@@ -95,7 +95,7 @@ def _alter(cluster: AdminConnection[Configs], options: dict[str, Any]) -> None:
             changes.append(ConfigChange(config, value))
     resource = ConfigResource(ResourceType.CLIENT_METRICS, name)
     cluster.ask(cluster.admin.incremental_alter_configs({resource: changes})).check()
-    _done("Altered", name, options)
+    _echo_outcome("Altered", name, options)
 
 
 def _delete(cluster: AdminConnection[Configs], options: dict[str, Any]) -> None:
@@ -103,10 +103,10 @@ def _delete(cluster: AdminConnection[Configs], options: dict[str, Any]) -> None:
     entries = cluster.ask(cluster.admin.describe_configs([resource])).check()[resource]
     changes = [ConfigChange(name, operation=ConfigOperation.DELETE) for name in entries]
     cluster.ask(cluster.admin.incremental_alter_configs({resource: changes})).check()
-    _done("Deleted", options["name"], options)
+    _echo_outcome("Deleted", options["name"], options)
 
 
-def _done(what: str, name: str, options: dict[str, Any]) -> None:
+def _echo_outcome(what: str, name: str, options: dict[str, Any]) -> None:
     if options["as_json"]:
         echo_json({what.lower(): name})
     else:

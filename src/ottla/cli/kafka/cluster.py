@@ -2,10 +2,10 @@
 
 import click
 
-from ottla.cli.cluster_access import cluster_options, connected, json_option
+from ottla.cli.cluster_access import cluster_options, connect, json_option
 from ottla.cli.command_group import CommandGroup
 from ottla.cli.kafka.broker_api_versions import broker_api_versions
-from ottla.cli.properties import deprecated
+from ottla.cli.properties import warn_if_deprecated
 from ottla.cli.table import Column, as_objects, echo_json, echo_table
 from ottla.client.admin.cluster import ClusterRequests
 
@@ -29,7 +29,7 @@ cluster.add_command(broker_api_versions, "api-versions")
 
 
 def _config(command_config: str | None, old_config: str | None) -> str | None:
-    deprecated("--config", "--command-config")
+    warn_if_deprecated("--config", "--command-config")
     return command_config or old_config
 
 
@@ -41,7 +41,7 @@ def cluster_id(
     bootstrap_server: str | None, command_config: str | None, old_config: str | None, *, as_json: bool
 ) -> None:
     """Show the cluster id."""
-    with connected(ClusterRequests, bootstrap_server, _config(command_config, old_config)) as access:
+    with connect(ClusterRequests, bootstrap_server, _config(command_config, old_config)) as access:
         identifier = access.ask(access.admin.describe_cluster()).cluster_id
     if as_json:
         echo_json({"cluster_id": identifier})
@@ -65,7 +65,7 @@ def list_endpoints(
     as_json: bool,
 ) -> None:
     """Show the endpoints of the brokers."""
-    with connected(ClusterRequests, bootstrap_server, _config(command_config, old_config)) as access:
+    with connect(ClusterRequests, bootstrap_server, _config(command_config, old_config)) as access:
         nodes = access.ask(access.admin.describe_cluster(include_fenced_brokers=include_fenced_brokers)).nodes
     rows = [
         (node.id, node.host, node.port, node.rack, "fenced" if node.fenced else "unfenced", "broker") for node in nodes
@@ -85,7 +85,7 @@ def unregister(
     bootstrap_server: str | None, command_config: str | None, old_config: str | None, node: int, *, as_json: bool
 ) -> None:
     """Unregister a broker that was removed for good."""
-    with connected(ClusterRequests, bootstrap_server, _config(command_config, old_config), changes=True) as access:
+    with connect(ClusterRequests, bootstrap_server, _config(command_config, old_config), changes=True) as access:
         access.ask(access.admin.unregister_broker(node))
     if as_json:
         echo_json({"unregistered": node})

@@ -11,7 +11,7 @@ from ottla.cli.cluster_access import (
     AdminConnection,
     CommandFailed,
     cluster_options,
-    connected,
+    connect,
     json_option,
     read_properties,
 )
@@ -98,7 +98,7 @@ def configs(bootstrap_server: str | None, command_config: str | None, **options:
     action = one_action(("describe", "alter"))
     entities = _entities(options)
     _check(action, entities, options)
-    with connected(_ConfigsAdmin, bootstrap_server, command_config, changes=action == "alter") as cluster:
+    with connect(_ConfigsAdmin, bootstrap_server, command_config, changes=action == "alter") as cluster:
         quotas = entities[0].type in _WITH_QUOTAS
         if action == "describe" and quotas:
             describe_quotas(cluster, entities, as_json=options["as_json"])

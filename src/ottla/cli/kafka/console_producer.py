@@ -18,7 +18,7 @@ from ottla.cli.cluster_access import (
 )
 from ottla.cli.completion import complete_topics
 from ottla.cli.kafka.line_reader import LineReader
-from ottla.cli.properties import LONG_WARNING, deprecated, properties
+from ottla.cli.properties import LONG_WARNING, properties, warn_if_deprecated
 from ottla.cli.stopping import STEP_S, Stop, exit_on_signals
 from ottla.client.blocking import Producer
 from ottla.client.errors import KafkaError
@@ -84,8 +84,8 @@ def console_producer(bootstrap_server: str | None, topic: str, **options: Any) -
         ("--producer.config", "--command-config"),
         ("--producer-property", "--command-property"),
     ):
-        deprecated(old, new, LONG_WARNING)
-    deprecated("--max-partition-memory-bytes", "--batch-size", LONG_WARNING, excludes=False)
+        warn_if_deprecated(old, new, LONG_WARNING)
+    warn_if_deprecated("--max-partition-memory-bytes", "--batch-size", LONG_WARNING, excludes=False)
     with command_errors(), exit_on_signals() as stop:
         reader = _reader(options)
         configs = answering_configs(stop, bootstrap_server, **_configs(options))

@@ -10,7 +10,7 @@ from ottla.cli.cluster_access import CommandFailed, answering_configs, bootstrap
 from ottla.cli.completion import complete_groups, complete_topics
 from ottla.cli.kafka.formatters import DEFAULT_FORMATTER, Formatter, formatter_of
 from ottla.cli.kafka.missing_topic import check_topic
-from ottla.cli.properties import deprecated, properties
+from ottla.cli.properties import properties, warn_if_deprecated
 from ottla.cli.stopping import STEP_S, Stop, exit_on_signals
 from ottla.client.blocking import ShareConsumer
 from ottla.client.share.delivery import AcknowledgeType
@@ -66,7 +66,7 @@ def console_share_consumer(bootstrap_server: str | None, topic: str, group: str,
         ("--consumer-config", "--command-config"),
         ("--consumer-property", "--command-property"),
     ):
-        deprecated(old, new)
+        warn_if_deprecated(old, new)
     with command_errors(), exit_on_signals() as stop:
         writer = formatter_of(options)
         own = properties(

@@ -19,7 +19,7 @@ from ottla.cli.kafka.group_actions import (
     ACTIONS,
     groups_option,
     run,
-    selected_action,
+    select_action,
     shifting_options,
     timeout_option,
     topics_option,
@@ -91,7 +91,7 @@ def consumer_groups(bootstrap_server: str | None, command_config: str | None, **
 
 def _action(options: dict[str, Any]) -> str:
     """Return the action of the options, after checking their combination. Raises UsageError."""
-    action = selected_action(options, (*ACTIONS, "validate-regex"))
+    action = select_action(options, (*ACTIONS, "validate-regex"))
     if action == "reset-offsets":
         if options["dry_run"] and options["execute"]:
             raise click.UsageError("--reset-offsets requires --dry-run or --execute, not both")

@@ -9,7 +9,7 @@ import click
 
 from ottla.cli.cluster_access import answering_configs, bootstrap_options, command_errors, profile_properties
 from ottla.cli.completion import complete_groups, complete_topics
-from ottla.cli.properties import WARNING, deprecated, properties
+from ottla.cli.properties import WARNING, properties, warn_if_deprecated
 from ottla.cli.stopping import STEP_S, Stop, exit_on_signals
 from ottla.cli.table import echo_json, echo_metrics
 from ottla.client.blocking import Consumer
@@ -88,8 +88,8 @@ def consumer_perf_test(bootstrap_server: str | None, **options: Any) -> None:
 
 def record_count(options: dict[str, Any]) -> int:
     """Return --num-records, with warnings for deprecated options. Raises UsageError."""
-    deprecated("--messages", "--num-records", WARNING)
-    deprecated("--consumer.config", "--command-config", WARNING)
+    warn_if_deprecated("--messages", "--num-records", WARNING)
+    warn_if_deprecated("--consumer.config", "--command-config", WARNING)
     count: int | None = options["num_records"] if options["num_records"] is not None else options["messages"]
     if count is None:
         raise click.UsageError("--num-records is missing")
@@ -153,12 +153,14 @@ class _ConsumerPerfTest:
             click.echo(", ".join(("time", "threadId", *_COLUMNS[2:])))
         begun = time.time()
 
-        def joined(partitions: list[TopicPartition]) -> None:
+        def on_joined(partitions: list[TopicPartition]) -> None:
             del partitions
             self._joined_ms = self._joined_ms or (time.time() - begun) * 1000
 
         self._begun = begun
-        consumer.subscribe([options["topic"]] if options["topic"] else [], pattern=options["include"], on_assign=joined)
+        consumer.subscribe(
+            [options["topic"]] if options["topic"] else [], pattern=options["include"], on_assign=on_joined
+        )
         reported = begun
         last = (0, 0)
         late_at = time.monotonic() + options["timeout"] / 1000

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import click
 
-from ottla.cli.cluster_access import AdminConnection, cluster_options, connected, json_option
+from ottla.cli.cluster_access import AdminConnection, cluster_options, connect, json_option
 from ottla.cli.properties import check_options_of, one_action, selected_options
 from ottla.cli.table import echo_json
 from ottla.client.admin.tokens import DelegationToken, Tokens
@@ -67,8 +67,8 @@ def delegation_tokens(bootstrap_server: str | None, command_config: str | None, 
     """Create, renew, expire and describe delegation tokens."""
     action = one_action(_ACTIONS)
     _check(action)
-    hmac = _decoded(options["hmac"]) if options["hmac"] is not None else b""
-    with connected(Tokens, bootstrap_server, command_config, changes=action != "describe") as cluster:
+    hmac = _decode_hmac(options["hmac"]) if options["hmac"] is not None else b""
+    with connect(Tokens, bootstrap_server, command_config, changes=action != "describe") as cluster:
         try:
             if action == "create":
                 _create(cluster, options)
@@ -89,7 +89,7 @@ def _check(action: str) -> None:
     check_options_of(action, _TAKEN_BY)
 
 
-def _decoded(text: str) -> bytes:
+def _decode_hmac(text: str) -> bytes:
     if text == "-":
         text = sys.stdin.readline().strip()
     try:
@@ -105,7 +105,7 @@ def _create(cluster: AdminConnection[Tokens], options: dict[str, Any]) -> None:
     renewers, lifetime = options["renewer_principal"], options["max_life_time_period"]
     if not options["as_json"]:
         click.echo(
-            f"Calling create token operation with renewers :{_listed(renewers)} , max-life-time-period :{lifetime}"
+            f"Calling create token operation with renewers :{_list_text(renewers)} , max-life-time-period :{lifetime}"
         )
     token = cluster.ask(
         cluster.admin.create_delegation_token(
@@ -123,7 +123,7 @@ def _create(cluster: AdminConnection[Tokens], options: dict[str, Any]) -> None:
 def _describe(cluster: AdminConnection[Tokens], options: dict[str, Any]) -> None:
     owners: Sequence[str] = options["owner_principal"]
     if not options["as_json"]:
-        what = f"owners: {_listed(owners)}" if owners else "current user."
+        what = f"owners: {_list_text(owners)}" if owners else "current user."
         click.echo(f"Calling describe token operation for {what}")
     tokens = cluster.ask(cluster.admin.describe_delegation_token(owners or None))
     if options["as_json"]:
@@ -156,7 +156,7 @@ def _echo_tokens(tokens: Sequence[DelegationToken]) -> None:
         click.echo()
         dates = (_date(time) for time in (token.issue_ms, token.expiry_ms, token.max_ms))
         _echo_line(
-            (token.token_id, token.password, token.owner, token.requester, _listed(token.renewers), *dates),
+            (token.token_id, token.password, token.owner, token.requester, _list_text(token.renewers), *dates),
         )
 
 
@@ -165,7 +165,7 @@ def _echo_line(cells: Sequence[str]) -> None:
     click.echo(line.rstrip(" "))
 
 
-def _listed(principals: Sequence[str]) -> str:
+def _list_text(principals: Sequence[str]) -> str:
     return f"[{', '.join(principals)}]"
 
 

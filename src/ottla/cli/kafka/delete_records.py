@@ -2,7 +2,7 @@
 
 import click
 
-from ottla.cli.cluster_access import CommandFailed, cluster_options, connected, json_option
+from ottla.cli.cluster_access import CommandFailed, cluster_options, connect, json_option
 from ottla.cli.kafka.json_files import check_unique, read_rows, topic_partition_of
 from ottla.cli.table import echo_json
 from ottla.client.admin.topics import Topics
@@ -28,7 +28,7 @@ def delete_records(
         if not isinstance(row.get("offset"), int):
             raise CommandFailed(f"{offset_json_file}: {topic_partition_of(row, offset_json_file)} requires an offset")
         offsets[topic_partition_of(row, offset_json_file)] = row["offset"]
-    with connected(Topics, bootstrap_server, command_config, changes=True) as cluster:
+    with connect(Topics, bootstrap_server, command_config, changes=True) as cluster:
         if not as_json:
             click.echo("Executing records delete operation")
         results = cluster.ask(cluster.admin.delete_records(offsets))

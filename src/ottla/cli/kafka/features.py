@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import click
 
-from ottla.cli.cluster_access import CommandFailed, cluster_options, connected, json_option
+from ottla.cli.cluster_access import CommandFailed, cluster_options, connect, json_option
 from ottla.cli.command_group import CommandGroup
-from ottla.cli.properties import deprecated
+from ottla.cli.properties import warn_if_deprecated
 from ottla.cli.table import echo_json
 from ottla.client.admin.cluster import ClusterRequests, FeatureUpdate, UpgradeType
 
@@ -69,7 +69,7 @@ def _where(ctx: click.Context) -> tuple[str | None, str | None]:
 @click.pass_context
 def describe(ctx: click.Context, node_id: int | None, *, as_json: bool) -> None:
     """Show supported and finalized feature levels."""
-    with connected(ClusterRequests, *_where(ctx)) as cluster:
+    with connect(ClusterRequests, *_where(ctx)) as cluster:
         described = cluster.ask(cluster.admin.describe_features(node_id))
     rows = []
     for name, supported in sorted(described.supported.items()):
@@ -117,7 +117,7 @@ def parse_levels(named: Iterable[str]) -> dict[str, int]:
 
 
 def _requested_levels(named: Iterable[str], release: str | None, metadata: str | None) -> dict[str, int]:
-    deprecated("--metadata", "--release-version")
+    warn_if_deprecated("--metadata", "--release-version")
     levels = parse_levels(named)
     if release is not None:
         if levels or metadata is not None:
@@ -179,7 +179,7 @@ def _downgrade(options: dict[str, Any]) -> UpgradeType:
 
 def _update(ctx: click.Context, levels: dict[str, int], kind: UpgradeType, verb: str, options: dict[str, Any]) -> None:
     updates = {name: FeatureUpdate(level, kind) for name, level in levels.items()}
-    with connected(ClusterRequests, *_where(ctx), changes=not options["dry_run"]) as cluster:
+    with connect(ClusterRequests, *_where(ctx), changes=not options["dry_run"]) as cluster:
         results = cluster.ask(cluster.admin.update_features(updates, validate_only=options["dry_run"]))
     done = verb if verb.endswith("d") else f"{verb}d"
     documents = []

@@ -44,7 +44,7 @@ def _string(data: bytes) -> bytes:
     return data
 
 
-def _escaped(data: bytes) -> bytes:
+def _escape(data: bytes) -> bytes:
     """Return bytes as Kafka's class Bytes prints them: what is not printable ASCII, and a backslash, as hexadecimal number."""
     return "".join(chr(byte) if 32 <= byte < 127 and byte != 92 else f"\\x{byte:02X}" for byte in data).encode()
 
@@ -60,7 +60,7 @@ def _void(data: bytes) -> bytes:
 _DESERIALIZERS: Final[dict[str, TextDeserializer]] = {
     "ByteArrayDeserializer": _string,
     "ByteBufferDeserializer": _string,
-    "BytesDeserializer": _escaped,
+    "BytesDeserializer": _escape,
     "DoubleDeserializer": _number(">d"),
     "FloatDeserializer": _number(">f"),
     "IntegerDeserializer": _number(">i"),

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from ottla.cli.cluster_access import CommandFailed, cluster_options, connected, json_option
+from ottla.cli.cluster_access import CommandFailed, cluster_options, connect, json_option
 from ottla.cli.completion import complete_topics
 from ottla.cli.table import echo_json
 from ottla.client.admin.topics import Topics
@@ -40,7 +40,7 @@ def get_offsets(bootstrap_server: str | None, command_config: str | None, **opti
         raise click.UsageError("--topic-partitions cannot be combined with --topic or --partitions")
     moment = _moment(options["time"])
     filters = _filters(options["topic_partitions"]) if options["topic_partitions"] else [_simple(options)]
-    with connected(Topics, bootstrap_server, command_config) as cluster:
+    with connect(Topics, bootstrap_server, command_config) as cluster:
         known = cluster.ask(cluster.admin.list_topics(internal=not options["exclude_internal_topics"]))
         partitions = [TopicPartition(info.name, number) for info in known.values() for number in sorted(info.leaders)]
         partitions = [partition for partition in partitions if any(fits(partition) for fits in filters)]

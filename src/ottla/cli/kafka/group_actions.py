@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from ottla.cli.cluster_access import AdminConnection, connected
+from ottla.cli.cluster_access import AdminConnection, connect
 from ottla.cli.completion import complete_groups, complete_topics
 from ottla.cli.kafka.offset_plan import check_reset
 from ottla.cli.properties import check_options_of, one_action, selected_options
@@ -68,7 +68,7 @@ timeout_option: Final = click.option(
 )
 
 
-def selected_action(
+def select_action(
     options: Mapping[str, Any],
     actions: Sequence[str] = ACTIONS,
     topic: str = "topic",
@@ -109,5 +109,5 @@ def run(
     """Connect to the cluster, and do the work of an action."""
     changes = action in ("delete", "delete-offsets") or (action == "reset-offsets" and options["execute"])
     timeout: dict[str, Any] = {"default.api.timeout.ms": options["timeout"]}
-    with connected(admin, bootstrap_server, command_config, changes=changes, **timeout) as cluster:
+    with connect(admin, bootstrap_server, command_config, changes=changes, **timeout) as cluster:
         work(cluster, options)

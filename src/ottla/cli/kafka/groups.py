@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from ottla.cli.cluster_access import cluster_options, connected, json_option
+from ottla.cli.cluster_access import cluster_options, connect, json_option
 from ottla.cli.table import Column, as_objects, echo_json, echo_table
 from ottla.client.admin.groups import GroupRequests, ListedGroup
 
@@ -30,7 +30,7 @@ def groups(bootstrap_server: str | None, command_config: str | None, **options: 
     chosen = [name for name in ("consumer", "share", "streams") if options[name]]
     if len(chosen) > 1 or (chosen and (options["group_type"] is not None or options["protocol"] is not None)):
         raise click.UsageError("one of --consumer, --share, --streams, or --group-type and --protocol")
-    with connected(GroupRequests, bootstrap_server, command_config) as cluster:
+    with connect(GroupRequests, bootstrap_server, command_config) as cluster:
         listed = cluster.ask(cluster.admin.list_groups())
     rows = [
         (group.group_id, group.type or None, group.protocol_type)

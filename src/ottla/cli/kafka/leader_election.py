@@ -4,10 +4,10 @@ from typing import Any
 
 import click
 
-from ottla.cli.cluster_access import CommandFailed, cluster_options, connected, json_option
+from ottla.cli.cluster_access import CommandFailed, cluster_options, connect, json_option
 from ottla.cli.completion import complete_topics
 from ottla.cli.kafka.json_files import check_unique, read_rows, topic_partition_of
-from ottla.cli.properties import deprecated, selected_options
+from ottla.cli.properties import selected_options, warn_if_deprecated
 from ottla.cli.table import echo_json
 from ottla.client.admin.replicas import ElectionType, ReplicaRequests
 from ottla.client.topics import TopicPartition
@@ -32,7 +32,7 @@ _SCOPES = ("topic", "all-topic-partitions", "path-to-json-file")
 @json_option
 def leader_election(bootstrap_server: str | None, command_config: str | None, **options: Any) -> None:
     """Elect leaders of partitions."""
-    deprecated("--admin.config", "--command-config")
+    warn_if_deprecated("--admin.config", "--command-config")
     if len(selected_options(_SCOPES)) != 1:
         raise click.UsageError(f"exactly one of {', '.join(f'--{option}' for option in _SCOPES)}")
     if (options["topic"] is None) != (options["partition"] is None):
@@ -45,7 +45,7 @@ def leader_election(bootstrap_server: str | None, command_config: str | None, **
         partitions = [topic_partition_of(row, path) for row in read_rows(path)]
         check_unique(partitions, path)
     kind = ElectionType[options["election_type"].upper()]
-    with connected(ReplicaRequests, bootstrap_server, command_config or options["old_config"], changes=True) as cluster:
+    with connect(ReplicaRequests, bootstrap_server, command_config or options["old_config"], changes=True) as cluster:
         results = cluster.ask(cluster.admin.elect_leaders(kind, partitions))
     elected = sorted(results.successes)
     needless = sorted(partition for partition, error in results.errors.items() if error.code == ELECTION_NOT_NEEDED)
@@ -60,14 +60,14 @@ def leader_election(bootstrap_server: str | None, command_config: str | None, **
         )
     else:
         if elected:
-            click.echo(f"Successfully completed leader election ({kind.name}) for partitions {_listed(elected)}")
+            click.echo(f"Successfully completed leader election ({kind.name}) for partitions {_list_text(elected)}")
         if needless:
-            click.echo(f"Valid replica already elected for partitions {_listed(needless)}")
+            click.echo(f"Valid replica already elected for partitions {_list_text(needless)}")
         for partition, error in failed.items():
             click.echo(f"Error completing leader election ({kind.name}) for partition: {partition}: {error}")
     if failed:
         raise CommandFailed(f"{len(failed)} replica(s) could not be elected")
 
 
-def _listed(partitions: list[TopicPartition]) -> str:
+def _list_text(partitions: list[TopicPartition]) -> str:
     return ", ".join(map(str, partitions))

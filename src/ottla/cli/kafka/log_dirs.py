@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from ottla.cli.cluster_access import CommandFailed, cluster_options, connected, json_option
+from ottla.cli.cluster_access import CommandFailed, cluster_options, connect, json_option
 from ottla.cli.completion import complete_topics
 from ottla.client.admin.cluster import ClusterRequests
 from ottla.client.admin.log_dirs import LogDir, LogDirs
@@ -30,7 +30,7 @@ def log_dirs(bootstrap_server: str | None, command_config: str | None, **options
         brokers = [int(number) for number in options["broker_list"].split(",") if number]
     except ValueError:
         raise click.UsageError(f"--broker-list {options['broker_list']}: must be numbers, as in 0,1") from None
-    with connected(_LogDirsAdmin, bootstrap_server, command_config) as cluster:
+    with connect(_LogDirsAdmin, bootstrap_server, command_config) as cluster:
         known = [node.id for node in cluster.ask(cluster.admin.describe_cluster()).nodes]
         unknown = sorted(set(brokers) - set(known))
         if unknown:

@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 
 from ottla.addresses import address_text
-from ottla.cli.cluster_access import CommandFailed, cluster_options, connected, json_option
+from ottla.cli.cluster_access import CommandFailed, cluster_options, connect, json_option
 from ottla.cli.command_group import CommandGroup
 from ottla.cli.table import echo_json, echo_tabbed
 from ottla.client.admin.cluster import ClusterRequests
@@ -45,7 +45,7 @@ def describe(ctx: click.Context, *, status: bool, replication: bool, human_reada
     if human_readable and not replication:
         raise click.UsageError("--human-readable requires --replication")
     server, file = ctx.obj
-    with connected(_QuorumAdmin, server, file) as cluster:
+    with connect(_QuorumAdmin, server, file) as cluster:
         quorum = cluster.ask(cluster.admin.describe_metadata_quorum())
         leader = next((voter for voter in quorum.voters if voter.replica_id == quorum.leader_id), None)
         if leader is None:

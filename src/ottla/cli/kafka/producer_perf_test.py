@@ -10,7 +10,7 @@ import click
 from ottla.cli.cluster_access import CommandFailed, answering_configs, bootstrap_options, command_errors
 from ottla.cli.completion import complete_topics
 from ottla.cli.kafka.latencies import Latencies
-from ottla.cli.properties import HAS_BEEN_DEPRECATED, deprecated, properties
+from ottla.cli.properties import HAS_BEEN_DEPRECATED, properties, warn_if_deprecated
 from ottla.cli.stopping import STEP_S, Stop, exit_on_signals
 from ottla.cli.table import echo_json, echo_metrics
 from ottla.client.blocking import Producer
@@ -73,8 +73,8 @@ def producer_perf_test(**options: Any) -> None:
 
     SIGTERM or Ctrl-C stops it, after the records that it has sent are acknowledged and its transaction is committed.
     """
-    deprecated("--producer-props", "--command-property", HAS_BEEN_DEPRECATED)
-    deprecated("--producer.config", "--command-config", HAS_BEEN_DEPRECATED)
+    warn_if_deprecated("--producer-props", "--command-property", HAS_BEEN_DEPRECATED)
+    warn_if_deprecated("--producer.config", "--command-config", HAS_BEEN_DEPRECATED)
     payloads = _payloads(options)
     if options["warmup_records"] >= options["num_records"]:
         raise click.UsageError("--warmup-records must be less than --num-records")

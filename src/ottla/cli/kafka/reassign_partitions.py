@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import click
 
-from ottla.cli.cluster_access import AdminConnection, CommandFailed, cluster_options, connected, json_option
+from ottla.cli.cluster_access import AdminConnection, CommandFailed, cluster_options, connect, json_option
 from ottla.cli.kafka.json_files import check_unique, read_rows, topic_partition_of
 from ottla.cli.kafka.reassignment import ReplicaPlacement, assignment_json, proposal
-from ottla.cli.kafka.replication_throttles import ThrottleAdmin, clear_throttles, set_throttles, throttled_moves
+from ottla.cli.kafka.replication_throttles import ThrottleAdmin, clear_throttles, moves_to_throttle, set_throttles
 from ottla.cli.properties import check_options_of, one_action
 from ottla.cli.table import echo_json
 from ottla.client.admin.log_dirs import LogDirs, TopicPartitionReplica
@@ -78,7 +78,7 @@ def reassign_partitions(bootstrap_server: str | None, command_config: str | None
     configs: dict[str, Any] = {"default.api.timeout.ms": options["timeout"]}
     # --verify removes the throttles of a completed plan.
     changes = action in ("execute", "cancel") or (action == "verify" and not options["preserve_throttles"])
-    with connected(_ReassignmentAdmin, bootstrap_server, command_config, changes=changes, **configs) as cluster:
+    with connect(_ReassignmentAdmin, bootstrap_server, command_config, changes=changes, **configs) as cluster:
         if action == "list":
             _list(cluster, options)
         elif action == "generate":
@@ -133,7 +133,7 @@ def _nodes(nodes: Sequence[int]) -> str:
     return ",".join(map(str, nodes))
 
 
-def _described(cluster: AdminConnection[_ReassignmentAdmin], names: Sequence[str]) -> dict[str, TopicDescription]:
+def _describe_topics(cluster: AdminConnection[_ReassignmentAdmin], names: Sequence[str]) -> dict[str, TopicDescription]:
     results = cluster.ask(cluster.admin.describe_topics(sorted(set(names)))).check()
     return {str(name): topic for name, topic in results.items()}
 
@@ -142,7 +142,7 @@ def _current(
     cluster: AdminConnection[_ReassignmentAdmin], partitions: Sequence[TopicPartition]
 ) -> list[ReplicaPlacement]:
     """Return the current replicas and their directories. Raises CommandFailed for a partition that does not exist."""
-    topics = _described(cluster, [partition.topic for partition in partitions])
+    topics = _describe_topics(cluster, [partition.topic for partition in partitions])
     parts = {TopicPartition(name, part.partition): part for name, topic in topics.items() for part in topic.partitions}
     missing = [partition for partition in partitions if partition not in parts]
     if missing:
@@ -179,7 +179,7 @@ def _generate(cluster: AdminConnection[_ReassignmentAdmin], options: dict[str, A
         raise CommandFailed(f"{options['topics_file']} names a topic twice")
     _check_brokers(cluster, brokers)
     racks = {node.id: node.rack for node in cluster.ask(cluster.admin.describe_cluster()).nodes if node.id in brokers}
-    topics = _described(cluster, names)
+    topics = _describe_topics(cluster, names)
     partitions = [TopicPartition(name, part.partition) for name, topic in topics.items() for part in topic.partitions]
     current = _current(cluster, partitions)
     proposed = proposal(current, racks, rack_aware=not options["disable_rack_aware"])
@@ -208,7 +208,7 @@ def _execute(
     if not options["as_json"]:
         click.echo(f"Current partition replica assignment\n\n{assignment_json(current, text=True)}\n")
         click.echo("Save this to use as the --reassignment-json-file option during rollback")
-    throttled = throttled_moves(current, moves, ongoing)
+    throttled = moves_to_throttle(current, moves, ongoing)
     for line in set_throttles(cluster, *throttled, options["throttle"], options["replica_alter_log_dirs_throttle"]):
         if not options["as_json"]:
             click.echo(line)

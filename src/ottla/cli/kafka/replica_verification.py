@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from ottla.cli.cluster_access import AdminConnection, CommandFailed, bootstrap_options, connected
+from ottla.cli.cluster_access import AdminConnection, CommandFailed, bootstrap_options, connect
 from ottla.cli.completion import complete_topics
 from ottla.cli.stopping import Stop, exit_on_signals
 from ottla.client.admin.topics import Topics
@@ -88,7 +88,7 @@ def replica_verification(
     once: bool,
 ) -> None:
     """Verify that all replicas of topics have the same records, until SIGTERM or Ctrl-C."""
-    with connected(Topics, bootstrap_server or broker_list, command_config) as cluster, exit_on_signals() as stop:
+    with connect(Topics, bootstrap_server or broker_list, command_config) as cluster, exit_on_signals() as stop:
         replicas = _replicas(cluster, topics_include)
         verification = Verification(cluster, replicas, fetch_size, max_wait_ms)
         verification.begin(moment)
@@ -176,14 +176,14 @@ class Verification:
 
     def begin(self, moment: int) -> None:
         """Start at the first records at or after a time, or at a special time. Raises CommandFailed."""
-        self._offsets = self._listed(moment)
-        self._ends = self._listed(-1)
+        self._offsets = self._list_offsets(moment)
+        self._ends = self._list_offsets(-1)
         for partition, offset in self._offsets.items():
             if offset < 0:  # no record is that new
                 self._offsets[partition] = self._ends[partition]
         self._high_watermarks = dict(self._ends)
 
-    def _listed(self, moment: int) -> dict[TopicPartition, int]:
+    def _list_offsets(self, moment: int) -> dict[TopicPartition, int]:
         admin = self._cluster.admin
         results = self._cluster.ask(admin.list_offsets(dict.fromkeys(self._replicas, moment)))
         if results.errors:

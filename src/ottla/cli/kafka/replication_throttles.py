@@ -20,7 +20,7 @@ class ThrottleAdmin(Configs, ClusterRequests):
     """Subset of the admin client for throttles."""
 
 
-def throttled_moves(
+def moves_to_throttle(
     current: Iterable[ReplicaPlacement],
     moves: Iterable[ReplicaPlacement],
     ongoing: Mapping[TopicPartition, Reassignment],

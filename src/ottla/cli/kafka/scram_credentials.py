@@ -38,7 +38,7 @@ def parse_credential(text: str, random: Random) -> tuple[str, int, ScramCredenti
     user = fields.pop("name", None)
     if user is None:
         raise BadCredential("You must supply 'name' to add-scram")
-    salt = _decoded(fields.pop("salt", None), "Failed to decode given salt: ")
+    salt = _decode_base64(fields.pop("salt", None), "Failed to decode given salt: ")
     iterations = _iterations(fields.pop("iterations", str(LEAST_ITERATIONS)), name.replace("-", "_"))
     password, salted_text = fields.pop("password", None), fields.pop("saltedpassword", None)
     if password is None and salted_text is None:
@@ -48,7 +48,7 @@ def parse_credential(text: str, random: Random) -> tuple[str, int, ScramCredenti
     if fields:
         raise BadCredential(f"Unknown SCRAM configurations: {', '.join(sorted(fields))}")
     salt = salt or random.bytes16() + random.bytes16()
-    salted = _decoded(salted_text, "Failed to decode given saltedPassword: ")
+    salted = _decode_base64(salted_text, "Failed to decode given saltedPassword: ")
     if password is not None:
         salted = hashlib.pbkdf2_hmac(digest, password.encode(), salt, iterations)
     return user, mechanism, credential(mechanism, salt, salted or b"", iterations)
@@ -63,7 +63,7 @@ def _field(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _decoded(text: str | None, error: str) -> bytes | None:
+def _decode_base64(text: str | None, error: str) -> bytes | None:
     if text is None:
         return None
     try:

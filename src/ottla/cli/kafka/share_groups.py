@@ -8,7 +8,7 @@ import click
 from ottla.addresses import address_text
 from ottla.cli.authorized_operations import describe_with_operations, operation_names
 from ottla.cli.cluster_access import AdminConnection, CommandFailed, cluster_options, json_option
-from ottla.cli.kafka.group_actions import groups_option, run, selected_action, timeout_option, topics_option
+from ottla.cli.kafka.group_actions import groups_option, run, select_action, timeout_option, topics_option
 from ottla.cli.kafka.offset_plan import plan_for, reset_options, show_plan
 from ottla.cli.table import Column, as_objects, echo_json, echo_rows, echo_table
 from ottla.client.admin.groups import GroupRequests
@@ -63,7 +63,7 @@ def share_groups(bootstrap_server: str | None, command_config: str | None, **opt
 
 def _action(options: dict[str, Any]) -> str:
     """Return the action of the options, after checking their combination. Raises UsageError."""
-    action = selected_action(options)
+    action = select_action(options)
     if action == "reset-offsets":
         if len(options["groups"]) != 1:
             raise click.UsageError("--reset-offsets requires exactly one --group")
@@ -109,7 +109,7 @@ def _describe(cluster: AdminConnection[_ShareGroupsAdmin], options: dict[str, An
     documents = []
     for name in names:
         group = described[name]
-        columns, rows = _described(cluster, group, options)
+        columns, rows = _describe_group(cluster, group, options)
         if options["as_json"]:
             objects = as_objects(columns, rows)
             if shows_state:
@@ -128,7 +128,7 @@ def _describe(cluster: AdminConnection[_ShareGroupsAdmin], options: dict[str, An
         echo_json(documents)
 
 
-def _described(
+def _describe_group(
     cluster: AdminConnection[_ShareGroupsAdmin], group: ShareGroupDescription, options: dict[str, Any]
 ) -> tuple[Sequence[Column], list[Sequence[Any]]]:
     if options["members"]:

@@ -267,7 +267,7 @@ def import_(
         sys.exit(1)
     command = _serve_command(config, adoption.identity.node_id, file, options)
     if as_json:
-        click.echo(json.dumps(_described(adoption, command, dry_run=dry_run), indent=2))
+        click.echo(json.dumps(_description_of(adoption, command, dry_run=dry_run), indent=2))
         return
     for line in _table(adoption):
         click.echo(line)
@@ -322,7 +322,7 @@ def backup(
     home = Path(config.metadata_log_dir)
     try:
         copies = _targets([home, *map(Path, config.log_dirs)], Path(target))
-        partitions, size = _copied(home, copies)
+        partitions, size = _copy(home, copies)
     except (CannotCopy, CannotCopyMetadata) as error:
         raise CommandFailed(str(error)) from None
     except OSError as error:
@@ -347,7 +347,7 @@ def _targets(sources: Sequence[Path], target: Path) -> dict[Path, Path]:
     return copies
 
 
-def _copied(home: Path, copies: Mapping[Path, Path]) -> tuple[int, int]:
+def _copy(home: Path, copies: Mapping[Path, Path]) -> tuple[int, int]:
     """Copy metadata and partitions, and retry if the metadata changed meanwhile; return partitions and bytes."""
     if not (home / DATABASE).exists():
         raise CommandFailed(f"{home} has no {DATABASE}: it is not the data directory of Ottla")
@@ -435,7 +435,7 @@ def _table(adoption: Adoption) -> list[str]:
 _RESOURCES = {4: "broker", 16: "client-metrics", 32: "group"}
 
 
-def _described(adoption: Adoption, command: str, *, dry_run: bool) -> dict[str, Any]:
+def _description_of(adoption: Adoption, command: str, *, dry_run: bool) -> dict[str, Any]:
     metadata = adoption.metadata
     return {
         "imported": not dry_run,

@@ -29,7 +29,7 @@ _MOVED: Final = "metadata.db.moved"
 def migrate_to(url: str, config: BrokerConfig) -> int:
     """Move metadata.db into etcd; returns the number of keys. Raises CommandFailed."""
     home = Path(config.metadata_log_dir)
-    with _locked(config):
+    with _hold_locks(config):
         values = _read(home / DATABASE)
 
         async def move(store: MetadataStore, tasks: CallbackQueue) -> None:
@@ -51,7 +51,7 @@ def migrate_from(url: str, config: BrokerConfig) -> int:
     home = Path(config.metadata_log_dir)
     if (home / DATABASE).exists():
         raise CommandFailed(f"{home / DATABASE} exists: this broker has metadata of its own")
-    with _locked(config) as cluster_id:
+    with _hold_locks(config) as cluster_id:
         values: dict[str, bytes] = {}
 
         async def read(store: MetadataStore, tasks: CallbackQueue) -> None:
@@ -100,7 +100,7 @@ def _flush(directory: Path) -> None:
 
 
 @contextlib.contextmanager
-def _locked(config: BrokerConfig) -> Iterator[str | None]:
+def _hold_locks(config: BrokerConfig) -> Iterator[str | None]:
     """Hold the locks of the data directories, and yield the cluster id in them. Raises CommandFailed while a broker runs."""
     with contextlib.ExitStack() as held:
         identities = []
@@ -129,10 +129,10 @@ def _with_etcd(url: str, work: Callable[[MetadataStore, CallbackQueue], Coroutin
         store = open_store(environment, tasks)
         done: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
 
-        def ended(promise: Deferred[None]) -> None:
+        def on_ended(promise: Deferred[None]) -> None:
             done.set_result(promise.error)
 
-        tasks.start(work(store, tasks)).listen(ended)
+        tasks.start(work(store, tasks)).listen(on_ended)
         try:
             error = await done
         finally:

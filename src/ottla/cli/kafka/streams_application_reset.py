@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from ottla.cli.cluster_access import AdminConnection, CommandFailed, cluster_options, connected, json_option
+from ottla.cli.cluster_access import AdminConnection, CommandFailed, cluster_options, connect, json_option
 from ottla.cli.completion import complete_groups
 from ottla.cli.kafka.committed_offsets import OffsetsAdmin
 from ottla.cli.kafka.offset_plan import (
@@ -21,7 +21,7 @@ from ottla.cli.kafka.offset_plan import (
     target_of,
     within_log,
 )
-from ottla.cli.properties import WARNING, deprecated, selected_options
+from ottla.cli.properties import WARNING, selected_options, warn_if_deprecated
 from ottla.cli.table import echo_json
 from ottla.client.topics import EARLIEST, LATEST, TopicPartition
 from ottla.protocol.errors import GROUP_ID_NOT_FOUND
@@ -69,11 +69,11 @@ def streams_application_reset(bootstrap_server: str | None, command_config: str 
 
     Stop all its instances first, and clean up their local state before they start again.
     """
-    deprecated("--config-file", "--command-config", WARNING)
+    warn_if_deprecated("--config-file", "--command-config", WARNING)
     if len(selected_options(_TARGETS)) > 1:
         raise click.UsageError(f"specify at most one of {', '.join(f'--{target}' for target in _TARGETS)}")
     file = command_config or options["config_file"]
-    with connected(OffsetsAdmin, bootstrap_server, file, changes=not options["dry_run"]) as cluster:
+    with connect(OffsetsAdmin, bootstrap_server, file, changes=not options["dry_run"]) as cluster:
         reset = _Reset(cluster, options)
         reset.check_members()
         missing = reset.set_offsets()
@@ -130,7 +130,7 @@ class _Reset:
             ("Seek-to-end for intermediate topics", self._intermediate),
         ):
             if names:
-                self._say(f"{title} {_listed(names)}")
+                self._say(f"{title} {_list_text(names)}")
         missing = [name for name in (*self._inputs, *self._intermediate) if name not in self._topics]
         inputs = self._partitions(name for name in self._inputs if name not in missing)
         ends = self._partitions(name for name in self._intermediate if name not in missing)
@@ -186,7 +186,7 @@ class _Reset:
                 f"{', '.join(internal) or 'none'}"
             )
         self._deleted = chosen or sorted(internal)
-        self._say(f"Deleting {'specified' if chosen else 'inferred'} internal topics {_listed(self._deleted)}")
+        self._say(f"Deleting {'specified' if chosen else 'inferred'} internal topics {_list_text(self._deleted)}")
         if self._deleted and not self._options["dry_run"]:
             self._cluster.ask(self._cluster.admin.delete_topics(self._deleted)).check()
         self._say("Done.")
@@ -210,5 +210,5 @@ def _names(text: str) -> list[str]:
     return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
-def _listed(names: Iterable[str]) -> str:
+def _list_text(names: Iterable[str]) -> str:
     return f"[{', '.join(names)}]"

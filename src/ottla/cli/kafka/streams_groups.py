@@ -18,7 +18,7 @@ from ottla.cli.kafka.committed_offsets import (
 from ottla.cli.kafka.group_actions import (
     groups_option,
     run,
-    selected_action,
+    select_action,
     shifting_options,
     timeout_option,
     topics_option,
@@ -97,7 +97,7 @@ def streams_groups(bootstrap_server: str | None, command_config: str | None, **o
 
 def _action(options: dict[str, Any]) -> str:
     """Return the action of the options, after checking their combination. Raises UsageError."""
-    action = selected_action(options, topic="input-topic", taken_by=_TAKEN_BY)
+    action = select_action(options, topic="input-topic", taken_by=_TAKEN_BY)
     deletes_topics = bool(options["internal_topics"]) or options["delete_all_internal_topics"]
     if action == "reset-offsets" and deletes_topics and not options["execute"]:
         raise click.UsageError("--reset-offsets deletes internal topics with --execute only")

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from ottla.cli.cluster_access import AdminConnection, cluster_options, connected, json_option
+from ottla.cli.cluster_access import AdminConnection, cluster_options, connect, json_option
 from ottla.cli.completion import complete_topics
 from ottla.cli.kafka.topic_matching import PARTITION_FILTERS, matching
 from ottla.cli.properties import check_options_of, one_action, pairs
@@ -82,10 +82,10 @@ def topics(bootstrap_server: str | None, command_config: str | None, **options: 
     if action == "describe":
         from ottla.cli.kafka.topic_description import DescribeAdmin, describe
 
-        with connected(DescribeAdmin, bootstrap_server, command_config) as cluster:
+        with connect(DescribeAdmin, bootstrap_server, command_config) as cluster:
             describe(cluster, options)
         return
-    with connected(Topics, bootstrap_server, command_config, changes=action != "list") as cluster:
+    with connect(Topics, bootstrap_server, command_config, changes=action != "list") as cluster:
         if action == "list":
             _list(cluster, options)
         elif action == "create":

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import click
 
-from ottla.cli.cluster_access import AdminConnection, CommandFailed, cluster_options, connected, json_option
+from ottla.cli.cluster_access import AdminConnection, CommandFailed, cluster_options, connect, json_option
 from ottla.cli.command_group import CommandGroup
 from ottla.cli.completion import complete_topics
 from ottla.cli.table import echo_json, echo_tabbed
@@ -90,7 +90,7 @@ def list_(
     where: tuple[str | None, str | None], *, duration_filter: int, transactional_id_pattern: str | None, as_json: bool
 ) -> None:
     """List transactional ids."""
-    with connected(_TransactionsAdmin, *where) as cluster:
+    with connect(_TransactionsAdmin, *where) as cluster:
         results = cluster.ask(
             cluster.admin.list_transactions(
                 duration_ms=duration_filter, transactional_id_pattern=transactional_id_pattern or None
@@ -110,7 +110,7 @@ def list_(
 @click.pass_obj
 def describe(where: tuple[str | None, str | None], transactional_id: str, *, as_json: bool) -> None:
     """Show the state of a transactional id."""
-    with connected(_TransactionsAdmin, *where) as cluster:
+    with connect(_TransactionsAdmin, *where) as cluster:
         transaction = cluster.ask(cluster.admin.describe_transactions([transactional_id])).check()[transactional_id]
     duration = None if transaction.start_time_ms is None else time.time_ns() // 1_000_000 - transaction.start_time_ms
     topic_partitions = sorted(transaction.partitions)
@@ -141,7 +141,7 @@ def describe_producers(
 ) -> None:
     """Show the producers of a partition."""
     topic_partition = TopicPartition(topic, partition)
-    with connected(_TransactionsAdmin, *where) as cluster:
+    with connect(_TransactionsAdmin, *where) as cluster:
         producers = cluster.ask(cluster.admin.describe_producers([topic_partition], broker_id=broker_id)).check()[
             topic_partition
         ]
@@ -179,7 +179,7 @@ def abort(
             "specify the transaction by --start-offset, or by --producer-id, --producer-epoch and "
             "--coordinator-epoch (for brokers before Kafka 3.0)"
         )
-    with connected(_TransactionsAdmin, *where, changes=True) as cluster:
+    with connect(_TransactionsAdmin, *where, changes=True) as cluster:
         if options["start_offset"] is None:
             spec = AbortTransactionSpec(topic_partition, *spec_fields)
         else:
@@ -218,7 +218,7 @@ def find_hanging(where: tuple[str | None, str | None], /, *, as_json: bool, **op
     if options["topic"] is None and (options["broker_id"] is None or options["partition"] is not None):
         raise click.UsageError("find-hanging requires --topic, or --broker-id without --partition")
     now = time.time_ns() // 1_000_000
-    with connected(_TransactionsAdmin, *where) as cluster:
+    with connect(_TransactionsAdmin, *where) as cluster:
         topic_partitions = _topic_partitions(cluster, options)
         hanging = cluster.ask(
             cluster.admin.find_hanging_transactions(
@@ -267,7 +267,7 @@ def _topic_partitions(cluster: AdminConnection[_TransactionsAdmin], options: Map
 @click.pass_obj
 def force_terminate(where: tuple[str | None, str | None], transactional_id: str, *, as_json: bool) -> None:
     """Abort the open transaction of a transactional id, and fence its producer."""
-    with connected(_TransactionsAdmin, *where, changes=True) as cluster:
+    with connect(_TransactionsAdmin, *where, changes=True) as cluster:
         cluster.ask(cluster.admin.force_terminate_transaction(transactional_id))
     if as_json:
         echo_json({"terminated": transactional_id})

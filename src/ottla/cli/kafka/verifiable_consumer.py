@@ -8,7 +8,7 @@ import click
 from ottla.cli.cluster_access import answering_configs, bootstrap_options, command_errors
 from ottla.cli.completion import complete_groups, complete_topics
 from ottla.cli.kafka.events import Events, by_partition
-from ottla.cli.properties import HAS_BEEN_DEPRECATED, deprecated, properties
+from ottla.cli.properties import HAS_BEEN_DEPRECATED, properties, warn_if_deprecated
 from ottla.cli.stopping import STEP_S, Stop, exit_on_signals
 from ottla.client.blocking import Consumer
 from ottla.client.errors import FencedError, KafkaError
@@ -58,7 +58,7 @@ def verifiable_consumer(bootstrap_server: str | None, **options: Any) -> None:
 
     SIGTERM or Ctrl-C stops it; it leaves the group.
     """
-    deprecated("--consumer.config", "--command-config", HAS_BEEN_DEPRECATED)
+    warn_if_deprecated("--consumer.config", "--command-config", HAS_BEEN_DEPRECATED)
     own = _configs(options)
     with command_errors(), exit_on_signals() as stop:
         session = _VerifiableConsumer(Consumer(answering_configs(stop, bootstrap_server, **own)), options, stop)
@@ -112,12 +112,12 @@ class _VerifiableConsumer:
         """Read until --max-messages is reached or a stop is requested."""
         self._events.emit("startup_complete")
         self._consumer.subscribe(
-            [self._topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
+            [self._topic], on_assign=self._on_assigned, on_revoke=self._on_revoked, on_lost=self._on_revoked
         )
         while not self._stop.requested and not self._is_done:
             records = self._consumer.consume(timeout=STEP_S)
             if records:
-                offsets = self._received(records)
+                offsets = self._print_records(records)
                 if self._commits:
                     self._commit(offsets)
 
@@ -125,7 +125,7 @@ class _VerifiableConsumer:
         """Leave the group and print the last events."""
         if self._stop.requested:
             self._events.emit("shutdown_requested")
-        self._revoked(list(self._held))
+        self._on_revoked(list(self._held))
         self._consumer.close()
         self._events.emit("shutdown_complete")
         if not self._stop.requested:
@@ -135,17 +135,17 @@ class _VerifiableConsumer:
     def _is_done(self) -> bool:
         return 0 <= self._max_messages <= self._count
 
-    def _assigned(self, partitions: list[TopicPartition]) -> None:
+    def _on_assigned(self, partitions: list[TopicPartition]) -> None:
         self._held.update(partitions)
         self._events.emit("partitions_assigned", partitions=_places(partitions))
 
-    def _revoked(self, partitions: list[TopicPartition]) -> None:
+    def _on_revoked(self, partitions: list[TopicPartition]) -> None:
         gone = self._held.intersection(partitions)
         self._held -= gone
         if gone:
             self._events.emit("partitions_revoked", partitions=_places(gone))
 
-    def _received(self, records: list[Record]) -> dict[TopicPartition, int]:
+    def _print_records(self, records: list[Record]) -> dict[TopicPartition, int]:
         """Print the records, up to --max-messages; return the offsets to commit."""
         offsets: dict[TopicPartition, int] = {}
         summaries = []

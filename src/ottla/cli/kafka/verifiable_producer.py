@@ -8,7 +8,7 @@ import click
 from ottla.cli.cluster_access import answering_configs, bootstrap_options, command_errors
 from ottla.cli.completion import complete_topics
 from ottla.cli.kafka.events import Events, java_class
-from ottla.cli.properties import HAS_BEEN_DEPRECATED, deprecated, properties
+from ottla.cli.properties import HAS_BEEN_DEPRECATED, properties, warn_if_deprecated
 from ottla.cli.stopping import STEP_S, Stop, exit_on_signals
 from ottla.client.blocking import Producer
 from ottla.client.errors import KafkaError
@@ -59,7 +59,7 @@ def verifiable_producer(bootstrap_server: str | None, **options: Any) -> None:
 
     SIGTERM or Ctrl-C stops it, after sent records are acknowledged.
     """
-    deprecated("--producer.config", "--command-config", HAS_BEEN_DEPRECATED)
+    warn_if_deprecated("--producer.config", "--command-config", HAS_BEEN_DEPRECATED)
     with command_errors(), exit_on_signals() as stop:
         own = {
             "acks": str(options["acks"]),
@@ -116,7 +116,7 @@ class _VerifiableProducer:
 
         def report(error: KafkaError | None, delivered: Delivered | None) -> None:
             if delivered is None:
-                self._failed(key, value, error)
+                self._print_error(key, value, error)
                 return
             self._acked += 1
             self._events.emit(
@@ -139,12 +139,12 @@ class _VerifiableProducer:
             self._producer.produce(self._topic, value, key, on_delivery=report, timestamp=self._created)
         except KafkaError as error:
             self._sent += not self._is_known
-            self._failed(key, value, error)
+            self._print_error(key, value, error)
         if self._created is not None:
             self._created += int((time.time() - self._begun) * 1000)  # as Kafka's tool computes it
         self._producer.poll(0)
 
-    def _failed(self, key: str | None, value: str, error: KafkaError | None) -> None:
+    def _print_error(self, key: str | None, value: str, error: KafkaError | None) -> None:
         kind = "" if error is None else java_class(error)
         message = "" if error is None else str(error)
         self._events.emit(

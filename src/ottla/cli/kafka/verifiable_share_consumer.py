@@ -80,13 +80,13 @@ class _VerifiableShareConsumer:
             with Admin(configs) as admin:
                 admin.incremental_alter_configs({group: [ConfigChange("share.auto.offset.reset", strategy)]}).check()
             self._events.emit("offset_reset_strategy_set", offsetResetStrategy=strategy)
-        self._consumer.set_acknowledgement_commit_callback(self._answered)
+        self._consumer.set_acknowledgement_commit_callback(self._print_result)
         self._consumer.subscribe([self._options["topic"]])
         while not self._stop.requested and not 0 <= self._max_messages <= self._acknowledged:
             records = self._consumer.poll(STEP_S)
             if not records:
                 continue
-            self._received(records)
+            self._print_records(records)
             if self._mode == "async":
                 self._consumer.commit_async()
             elif self._mode == "sync":
@@ -99,7 +99,7 @@ class _VerifiableShareConsumer:
         self._consumer.close()
         self._events.emit("shutdown_complete")
 
-    def _received(self, records: list[Record]) -> None:
+    def _print_records(self, records: list[Record]) -> None:
         summaries = []
         for (topic, partition), partition_records in by_partition(records).items():
             offsets = [record.offset for record in partition_records]
@@ -108,7 +108,7 @@ class _VerifiableShareConsumer:
                 self._events.records(partition_records)
         self._events.emit("records_consumed", count=len(records), partitions=summaries)
 
-    def _answered(self, offsets: Mapping[TopicPartition, set[int]], error: KafkaError | None) -> None:
+    def _print_result(self, offsets: Mapping[TopicPartition, set[int]], error: KafkaError | None) -> None:
         """Print the result of acknowledgements; called in the client's thread."""
         summaries = [
             {

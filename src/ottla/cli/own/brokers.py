@@ -55,7 +55,7 @@ def broker_processes(
     addresses: set[tuple[str, int]] = set()
     processes = []
     for index, port in enumerate(ports):
-        listeners = [_shifted(listener, index) for listener in config.listeners]
+        listeners = [_shift_port(listener, index) for listener in config.listeners]
         if port is not None:
             listeners[0] = listeners[0]._replace(port=port)
         for listener in listeners:
@@ -71,7 +71,7 @@ def broker_processes(
         }
         advertised = config.advertised_listeners
         if advertised:
-            options["advertised.listeners"] = ",".join(str(_shifted(listener, index)) for listener in advertised)
+            options["advertised.listeners"] = ",".join(str(_shift_port(listener, index)) for listener in advertised)
         own = [
             *arguments,
             *(() if index else of_first),
@@ -84,7 +84,7 @@ def broker_processes(
     return processes
 
 
-def _shifted(listener: Listener, index: int) -> Listener:
+def _shift_port(listener: Listener, index: int) -> Listener:
     return listener._replace(port=listener.port + index) if listener.port else listener
 
 

@@ -113,10 +113,10 @@ class _Growth:
         self._records: dict[TopicPartition, int] = {}
         self._bytes: dict[TopicPartition, int] = {}
         self._read: dict[str, int] = {}
-        self._sizes = self._led(now)
+        self._sizes = self._leader_sizes(now)
         if before is None:
             return
-        sizes_before = self._led(before)
+        sizes_before = self._leader_sizes(before)
         for partition in now.leaders:
             new = partition not in before.leaders
             for grown, old, young in (
@@ -133,7 +133,7 @@ class _Growth:
             )
 
     @staticmethod
-    def _led(sample: ClusterSample) -> dict[TopicPartition, int]:
+    def _leader_sizes(sample: ClusterSample) -> dict[TopicPartition, int]:
         """Return the bytes of the leaders' replicas."""
         sizes_led = {}
         for partition, leader in sample.leaders.items():

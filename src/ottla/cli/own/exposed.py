@@ -51,14 +51,14 @@ class Exposed(NamedTuple):
         metrics = BrokerMetrics(server, thread_cpu_ns, TopicSelection(self.topics))
         check = HealthCheck(server)
 
-        def computed(begin: Callable[[Callable[[R], None], Callable[[], None]], None]) -> R:
+        def compute(begin: Callable[[Callable[[R], None], Callable[[], None]], None]) -> R:
             """Compute a value on the event loop, and wait for it."""
             answer: concurrent.futures.Future[R] = concurrent.futures.Future()
 
-            def failed() -> None:
+            def on_failed() -> None:
                 answer.set_exception(BrokerUnavailable("the metrics could not be read: the log says why"))
 
-            loop.call_soon_threadsafe(lambda: begin(answer.set_result, failed))
+            loop.call_soon_threadsafe(lambda: begin(answer.set_result, on_failed))
             try:
                 return answer.result(timeout=_TIMEOUT_S)
             except concurrent.futures.TimeoutError:
@@ -68,7 +68,7 @@ class Exposed(NamedTuple):
 
         def metrics_page(accept: str) -> HttpResponse:
             with one_at_a_time:  # each takes megabytes, and time of the event loop
-                reading: Reading = computed(metrics.read)
+                reading: Reading = compute(metrics.read)
                 others = [family for read in self.further for family in read()]
                 return broker_page([*reading.families, *others], reading.clients, accept)
 
@@ -76,13 +76,13 @@ class Exposed(NamedTuple):
             def begin(done: Callable[[bytes], None], failed: Callable[[], None]) -> None:  # noqa: ARG001
                 done(b"live\n")
 
-            return HttpResponse(computed(begin))
+            return HttpResponse(compute(begin))
 
         def ready_page(accept: str) -> HttpResponse:  # noqa: ARG001
             def begin(done: Callable[[Health], None], failed: Callable[[], None]) -> None:  # noqa: ARG001
                 done(check.look())
 
-            health = computed(begin)
+            health = compute(begin)
             return HttpResponse(
                 health.text.encode(), HTTPStatus.OK if health.is_ready else HTTPStatus.SERVICE_UNAVAILABLE
             )

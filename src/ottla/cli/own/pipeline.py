@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from ottla.addresses import address_text
-from ottla.cli.cluster_access import address_of, bootstrap_options, cluster_options, connected, json_option
+from ottla.cli.cluster_access import address_of, bootstrap_options, cluster_options, connect, json_option
 from ottla.cli.command_group import CommandGroup
 from ottla.cli.completion import complete_topics
 from ottla.cli.stopping import Stop, stop_on_signals
@@ -220,13 +220,13 @@ def status(
         project = open_project(directory)
         servers = bootstrap_server or project.servers
         if listen is not None:
-            with connected(Topics, servers, command_config) as cluster:
+            with connect(Topics, servers, command_config) as cluster:
                 _serve_status(listen, project, more, cluster)
             return
 
         @cache
         def ends(topics: tuple[str, ...]) -> "Mapping[TopicPartition, int]":
-            with connected(Topics, servers, command_config) as cluster:
+            with connect(Topics, servers, command_config) as cluster:
                 return _ends(cluster, topics)
 
         tables = statuses(project, locations(project, more), ends)

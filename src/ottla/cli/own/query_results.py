@@ -44,7 +44,7 @@ def query_errors() -> Iterator[None]:
 def run(session: "Session", statement: str, form: str, output: Path | None = None) -> None:
     """Run a statement and write its result. Raises CommandFailed, InvalidQuery, KafkaError, RegistryError, OSError."""
     try:
-        with _interrupted_by_signals(session):
+        with _interrupt_by_signals(session):
             relation = session.relation(statement)
             if relation is not None:
                 _write(relation, form, output)
@@ -58,7 +58,7 @@ def run(session: "Session", statement: str, form: str, output: Path | None = Non
 
 
 @contextmanager
-def _interrupted_by_signals(session: "Session") -> Iterator[None]:
+def _interrupt_by_signals(session: "Session") -> Iterator[None]:
     """Interrupt DuckDB at a signal. Handlers run in the main thread between its steps, and one step may take hours."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -98,7 +98,7 @@ def _write(relation: Any, form: str, output: Path | None) -> None:
     if output is None:
         _write_text(relation, form, sys.stdout)
         return
-    with _replaced(output) as path:
+    with _replace_at_end(output) as path:
         if form == "parquet":
             relation.write_parquet(str(path))
             return
@@ -107,7 +107,7 @@ def _write(relation: Any, form: str, output: Path | None) -> None:
 
 
 @contextmanager
-def _replaced(output: Path) -> Iterator[Path]:
+def _replace_at_end(output: Path) -> Iterator[Path]:
     """Yield a path that takes the place of `output` at the end, so that a failed query leaves no half of a file."""
     if output.exists() and not output.is_file():  # a device or a pipe
         yield output

@@ -149,7 +149,7 @@ def serve(
         if brokers is None:
             _run(
                 config,
-                None if address is None else _exposed(address, metrics_topics),
+                None if address is None else _make_exposed(address, metrics_topics),
                 registry,
                 channel,
                 None if cluster is None else _etcd_store(cluster),
@@ -244,7 +244,7 @@ def _metrics_address(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _exposed(address: tuple[str, int], topics: str) -> "Exposed":
+def _make_exposed(address: tuple[str, int], topics: str) -> "Exposed":
     """Return what serves metrics at an address. Its modules are loaded only then: a broker without metrics starts sooner."""
     from ottla.cli.own.exposed import Exposed
 

@@ -11,7 +11,7 @@ import click
 
 from ottla.addresses import address_text
 from ottla.cli.authorized_operations import operation_names
-from ottla.cli.cluster_access import AdminConnection, CommandFailed, cluster_options, connected, json_option
+from ottla.cli.cluster_access import AdminConnection, CommandFailed, cluster_options, connect, json_option
 from ottla.cli.table import Column, as_objects, echo_json, echo_table
 from ottla.client.admin.cluster import ClusterDescription, ClusterRequests
 from ottla.client.errors import UnsupportedVersion
@@ -65,9 +65,9 @@ def status(
     bootstrap_server: str | None, command_config: str | None, timeout: float, *, healthy: bool, as_json: bool
 ) -> None:
     """Show the brokers of a cluster, and how many partitions lack replicas or a leader."""
-    with connected(ClusterRequests, bootstrap_server, command_config) as access:
+    with connect(ClusterRequests, bootstrap_server, command_config) as access:
         admin = access.admin
-        cluster = _described(access, timeout, with_operations=as_json)
+        cluster = _describe_cluster(access, timeout, with_operations=as_json)
         limit_ms = admin.limit_ms(timeout)
         topics = access.ask(admin.metadata.retrying("list topics", lambda: admin.metadata.fetch(None), limit_ms))
     rows, totals = _rows(cluster, topics), _totals(cluster, topics)
@@ -95,7 +95,7 @@ def status(
         )
 
 
-def _described(
+def _describe_cluster(
     access: AdminConnection[ClusterRequests], timeout: float, *, with_operations: bool
 ) -> ClusterDescription:
     """Describe the cluster as far as its brokers can: fenced ones since Kafka 4.0, authorized operations since 2.8."""

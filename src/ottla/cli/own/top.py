@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import click
 
-from ottla.cli.cluster_access import AdminConnection, cluster_options, connected
+from ottla.cli.cluster_access import AdminConnection, cluster_options, connect
 from ottla.cli.own.cluster_figures import SORTS, ClusterSample, Figures, figures
 from ottla.cli.own.top_tables import cell_texts, tables
 from ottla.cli.stopping import Stop, stop_on_signals
@@ -47,7 +47,7 @@ def top(bootstrap_server: str | None, command_config: str | None, **options: Any
     if options["interval"] <= 0:
         raise click.UsageError("--interval must be positive")
     with (
-        connected(_TopAdmin, bootstrap_server, command_config) as cluster,
+        connect(_TopAdmin, bootstrap_server, command_config) as cluster,
         stop_on_signals() as stop,
         _display(options, stop) as display,
     ):

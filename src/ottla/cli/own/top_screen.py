@@ -59,7 +59,7 @@ class Screen:
         parts: list[Any] = [Text(line, style="bold")]
         room = self._console.size.height - _FRAME_LINES - len(shown.brokers) - len(shown.trouble)
         for number, (titles, rows) in enumerate(tables(shown)):
-            parts += [Text(), drawn(titles, rows if number == 0 else rows[: max(room // 2, 1)])]
+            parts += [Text(), draw_table(titles, rows if number == 0 else rows[: max(room // 2, 1)])]
         parts += [Text(line, style="red") for line in shown.trouble]
         self._live.update(Group(*parts), refresh=True)
 
@@ -80,7 +80,7 @@ class Screen:
                 self._stop.requested = not keys or b"q" in keys.lower()
 
 
-def drawn(titles: tuple[str, ...], rows: list[tuple[Any, ...]]) -> Table:
+def draw_table(titles: tuple[str, ...], rows: list[tuple[Any, ...]]) -> Table:
     """Return a table without borders; sizes have units."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in titles:
