@@ -75,7 +75,7 @@ def java() -> Iterator[Java]:
 
 def parsed(text: str) -> AvroType | None:
     try:
-        return avro_types.parsed(text, {})
+        return avro_types.parse(text, {})
     except UnsupportedSchema:
         return None
 

@@ -87,7 +87,7 @@ class Call:
             self._posted = posted
         return self._posted
 
-    def posted(self, subject: str) -> Posted:
+    def parse_posted(self, subject: str) -> Posted:
         """Return the schema of the body. Raises Refusal 400, 42201."""
         fields = self.fields()
         kind = field_of(fields, "schemaType", str)

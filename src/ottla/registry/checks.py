@@ -16,7 +16,7 @@ from ottla.schemas.compatibility.levels import (
     ParsedSchema,
     field_names,
     first_failure,
-    parsed,
+    parse,
     reserved_findings,
 )
 from ottla.schemas.registry import AVRO, JSON, PROTOBUF, Schema, UnsupportedSchema
@@ -63,7 +63,7 @@ def stored_form(
         raise Refusal(INVALID_SCHEMA, f"Invalid schema type {posted.schema.kind}")
     try:
         form = _form(posted, normalize)
-        tree = _parsed(Resolved(form, posted.referred), True) if strict else None
+        tree = _parse(Resolved(form, posted.referred), True) if strict else None
     except (UnsupportedSchema, RecursionError) as wrong:
         raise invalid(posted.schema, subject, str(wrong)) from None
     if tree is not None and validates_fields:
@@ -75,11 +75,11 @@ def stored_form(
 
 def invalid(schema: Schema, subject: str, why: str) -> Refusal:
     """Return the error for a schema that cannot be read."""
-    shown = f"{{subject={subject},version=0,id=-1,schemaType={schema.kind},references={_shown(schema)}}}"
+    shown = f"{{subject={subject},version=0,id=-1,schemaType={schema.kind},references={_references_text(schema)}}}"
     return Refusal(INVALID_SCHEMA, f"Invalid schema {shown}, details: {why}")
 
 
-def _shown(schema: Schema) -> str:
+def _references_text(schema: Schema) -> str:
     return (
         "["
         + ", ".join(
@@ -89,27 +89,27 @@ def _shown(schema: Schema) -> str:
     )
 
 
-def _cached(function: Callable[[Resolved, bool], R]) -> Callable[[Resolved, bool], R]:
+def _cache_small(function: Callable[[Resolved, bool], R]) -> Callable[[Resolved, bool], R]:
     """Keep results for small schemas: a thousand trees of 1 MiB each would fill the memory."""
     cached = lru_cache(maxsize=_MOST_KEPT)(function)
 
     @wraps(function)
-    def called(resolved: Resolved, option: bool) -> R:
+    def look_up(resolved: Resolved, option: bool) -> R:
         size = len(resolved.schema.text) + sum(len(text) for _, text in resolved.referred)
         return cached(resolved, option) if size <= _LARGEST_KEPT else function(resolved, option)
 
-    return called
+    return look_up
 
 
-@_cached
+@_cache_small
 def _form(posted: Resolved, normalize: bool) -> Schema:
-    made = canonical.normalized if normalize else canonical.canonical
+    made = canonical.normalize if normalize else canonical.canonical
     return made(posted.schema, dict(posted.referred))
 
 
-@_cached
-def _parsed(resolved: Resolved, strict: bool) -> ParsedSchema:
-    return parsed(resolved.schema, dict(resolved.referred), strict=strict)
+@_cache_small
+def _parse(resolved: Resolved, strict: bool) -> ParsedSchema:
+    return parse(resolved.schema, dict(resolved.referred), strict=strict)
 
 
 def same_text(new: Schema, old: Resolved) -> bool:
@@ -150,9 +150,9 @@ def incompatibilities(
     if level == "NONE" and reserved is None:
         return []
     try:
-        findings = [] if reserved is None else reserved_findings(_parsed(new, False), *reserved)
-        compared = [_parsed(old.resolved, False) for old in earlier]
-        failure = None if level == "NONE" else first_failure(_parsed(new, True), compared, level, is_lenient=is_lenient)
+        findings = [] if reserved is None else reserved_findings(_parse(new, False), *reserved)
+        compared = [_parse(old.resolved, False) for old in earlier]
+        failure = None if level == "NONE" else first_failure(_parse(new, True), compared, level, is_lenient=is_lenient)
     except (UnsupportedSchema, RecursionError) as wrong:
         raise Refusal(INVALID_SCHEMA, f"The schemas cannot be compared: {wrong}") from None
     reasons = [finding.message for finding in findings]
@@ -172,7 +172,7 @@ def tags_of(schema: Schema) -> dict[tags.Entity, list[str]]:
         return {}
 
 
-def tagged(schema: Schema, subject: str, added: tags.Tags, removed: tags.Tags) -> Schema:
+def change_tags(schema: Schema, subject: str, added: tags.Tags, removed: tags.Tags) -> Schema:
     """Return a schema with tags added and removed. Raises Refusal 42201."""
     try:
         return tags.with_tags(schema, added, removed)
@@ -180,14 +180,14 @@ def tagged(schema: Schema, subject: str, added: tags.Tags, removed: tags.Tags) -
         raise invalid(schema, subject, str(wrong)) from None
 
 
-def propagated(schema: Schema, subject: str, before: Schema) -> Schema:
+def propagate_tags(schema: Schema, subject: str, before: Schema) -> Schema:
     """Return a schema whose records and fields have the tags of those in the version before, too. Raises Refusal 42201."""
     try:
         known = tags.entities_of(schema)
     except UnsupportedSchema as wrong:
         raise invalid(schema, subject, str(wrong)) from None
     old = tags_of(before)
-    return tagged(schema, subject, {entity: names for entity, names in old.items() if entity in known}, {})
+    return change_tags(schema, subject, {entity: names for entity, names in old.items() if entity in known}, {})
 
 
 def incompatible(subject: str, reasons: Sequence[str]) -> Refusal:
@@ -214,7 +214,7 @@ def in_format(resolved: Resolved, name: str) -> str:
         if schema.kind == AVRO and name == "resolved":
             from ottla.schemas import avro_text, avro_types
 
-            return avro_text.canonical(avro_types.parsed(schema.text, referred, strict=False))
+            return avro_text.canonical(avro_types.parse(schema.text, referred, strict=False))
         if schema.kind == PROTOBUF and name == "serialized":
             from google.protobuf import descriptor_pb2
 

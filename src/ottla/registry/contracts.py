@@ -107,19 +107,19 @@ def _without_version(metadata: Json | None) -> Json | None:
     return ({**kept, "properties": properties} if properties else kept) or None
 
 
-def filled_metadata(config: Json, own: Json | None, previous: Json | None) -> Json | None:
+def fill_metadata(config: Json, own: Json | None, previous: Json | None) -> Json | None:
     """Return the metadata that a schema gets."""
-    merged = _merged_metadata(config.get("defaultMetadata"), previous if own is None else own)
-    return _merged_metadata(merged, config.get("overrideMetadata"))
+    merged = _merge_metadata(config.get("defaultMetadata"), previous if own is None else own)
+    return _merge_metadata(merged, config.get("overrideMetadata"))
 
 
-def filled_rules(config: Json, own: Json | None, previous: Json | None) -> Json | None:
+def fill_rules(config: Json, own: Json | None, previous: Json | None) -> Json | None:
     """Return the rule set that a schema gets."""
-    merged = merged_rules(config.get("defaultRuleSet"), previous if own is None else own)
-    return merged_rules(merged, config.get("overrideRuleSet"))
+    merged = merge_rules(config.get("defaultRuleSet"), previous if own is None else own)
+    return merge_rules(merged, config.get("overrideRuleSet"))
 
 
-def _merged_metadata(first: Json | None, second: Json | None) -> Json | None:
+def _merge_metadata(first: Json | None, second: Json | None) -> Json | None:
     if first is None or second is None:
         return second if first is None else first
     merged: Json = {**first, **second}
@@ -131,7 +131,7 @@ def _merged_metadata(first: Json | None, second: Json | None) -> Json | None:
     return merged
 
 
-def merged_rules(first: Json | None, second: Json | None) -> Json | None:
+def merge_rules(first: Json | None, second: Json | None) -> Json | None:
     """Return the rules of both; one of the second replaces one of the same name."""
     if first is None or second is None:
         return second if first is None else first

@@ -19,7 +19,7 @@ from ottla.registry.refusals import (
     invalid_mode,
     no_config,
     no_mode,
-    referenced,
+    reference_error,
     schema_not_found,
     subject_not_found,
     subject_not_soft_deleted,
@@ -70,7 +70,7 @@ class Registration(NamedTuple):
 # Looking up.
 
 
-def known_version(state: State, subject: str, number: int, *, deleted: bool = False) -> Version:
+def find_version(state: State, subject: str, number: int, *, deleted: bool = False) -> Version:
     """Return a version of a subject, LATEST is the newest one that is not hidden. Raises Refusal 40401, 40402.
 
     deleted  whether hidden ones are found too
@@ -153,7 +153,7 @@ def register(state: State, candidate: Candidate, next_id: int) -> Registration:
         (
             *([records.context_record(context)] if new_context else ()),
             records.schema_record(value),
-            *_superseded(state, versions, value),
+            *_tombstones_of_replaced(state, versions, value),
         ),
     )
 
@@ -170,7 +170,7 @@ def _id_of(state: State, candidate: Candidate, next_id: int) -> int:
     return candidate.id
 
 
-def _superseded(state: State, versions: Iterable[Version], value: SchemaValue) -> list[Record]:
+def _tombstones_of_replaced(state: State, versions: Iterable[Version], value: SchemaValue) -> list[Record]:
     """Return tombstones of hidden versions of the same schema, which the new one replaces."""
     return [
         records.schema_tombstone(version.subject, version.number)
@@ -205,7 +205,7 @@ def delete_subject(state: State, subject: str, *, permanent: bool) -> tuple[list
     for version in versions:
         referrers = state.referrers(subject, version.number, deleted=permanent)
         if any(other.subject != subject for other in referrers):
-            raise referenced(subject, version.number)
+            raise reference_error(subject, version.number)
     numbers = [version.number for version in versions]
     if not permanent:
         return [records.subject_deletion(subject, numbers[-1])], numbers
@@ -215,14 +215,14 @@ def delete_subject(state: State, subject: str, *, permanent: bool) -> tuple[list
 
 def delete_version(state: State, subject: str, number: int, *, permanent: bool) -> tuple[list[Record], int]:
     """Delete a version of a subject. Raises Refusal 40401, 40402, 40406, 40407, 42205, 42206."""
-    version = known_version(state, subject, number, deleted=True)
+    version = find_version(state, subject, number, deleted=True)
     _may_change(state, subject)
     if permanent and not version.deleted:
         raise version_not_soft_deleted(subject, version.number)
     if not permanent and version.deleted:
         raise version_soft_deleted(subject, version.number)
     if any(state.referrers(subject, version.number, deleted=permanent)):
-        raise referenced(subject, version.number)
+        raise reference_error(subject, version.number)
     if not permanent:
         hidden = replace(version.value, deleted=True)
         return [records.schema_record(hidden)], version.number
@@ -289,20 +289,20 @@ def set_mode(state: State, subject: str, mode: str, *, force: bool) -> list[Reco
         raise invalid_mode()
     tombstones: list[Record] = []
     if mode == IMPORT and state.mode(subject) != IMPORT and not force:
-        names = _covered(state, subject)
+        names = _subjects_under(state, subject)
         if any(state.versions(name) for name in names):
             raise Refusal(NOT_PERMITTED, "Cannot import since found existing subjects")
         for name in names:
             for version in state.versions(name, deleted=True):
                 referrers = state.referrers(name, version.number, deleted=True)
                 if any(other.subject not in names for other in referrers):
-                    raise referenced(name, version.number)
+                    raise reference_error(name, version.number)
                 tombstones.append(records.schema_tombstone(name, version.number))
     cleared = [records.clearing(subject)] if tombstones else []
     return [*tombstones, *cleared, records.setting_record(records.MODE, subject, {"mode": mode})]
 
 
-def _covered(state: State, subject: str) -> list[str]:
+def _subjects_under(state: State, subject: str) -> list[str]:
     """Return the subjects whose mode a setting decides: one, those of a context, or those of the default context."""
     context, name = subjects.split(subject)
     if name:
@@ -320,7 +320,7 @@ def delete_mode(state: State, subject: str, *, recursive: bool) -> tuple[list[Re
     old = state.setting(records.MODE, subject)
     if old is None and subject and not recursive:
         raise subject_not_found(subject)
-    names = [subject] + ([name for name in _covered(state, subject) if name != subject] if recursive else [])
+    names = [subject] + ([name for name in _subjects_under(state, subject) if name != subject] if recursive else [])
     removed = [name for name in names if state.setting(records.MODE, name) is not None]
     mode = str((old or {}).get("mode") or state.mode(subject))
     return [records.setting_record(records.MODE, name, None) for name in removed], mode

@@ -87,7 +87,7 @@ def identity_of(fields: object) -> Identity | None:
     )
 
 
-def decoded(data: bytes) -> object:
+def json_or_none(data: bytes) -> object:
     """Return a JSON value, None for other bytes."""
     try:
         return json.loads(data)
@@ -97,7 +97,7 @@ def decoded(data: bytes) -> object:
 
 def elect(members: Mapping[str, bytes]) -> bytes:
     """Return the assignment of all members, by their metadata; two members with one URL are an error."""
-    identities = {member: identity_of(decoded(metadata)) for member, metadata in members.items()}
+    identities = {member: identity_of(json_or_none(metadata)) for member, metadata in members.items()}
     urls = [identity.url for identity in identities.values() if identity is not None]
     eligible = sorted(
         (identity.url, member)
@@ -114,9 +114,9 @@ def elect(members: Mapping[str, bytes]) -> bytes:
     return _json({"version": 1, "error": 0, "master": master, "master_identity": identity.fields()})
 
 
-def elected(assignment: bytes) -> Identity | None:
+def leader_of(assignment: bytes) -> Identity | None:
     """Return the registry that an assignment names, None without one."""
-    fields = decoded(assignment)
+    fields = json_or_none(assignment)
     return identity_of(fields.get("master_identity")) if isinstance(fields, dict) else None
 
 
@@ -151,7 +151,7 @@ class Membership(Asynchronous):
 
     async def leader(self) -> Identity | None:
         """Return the registry that the group has elected, None if it has no members. Raises KafkaError."""
-        return await self._run(self._described())
+        return await self._run(self._ask_group())
 
     async def run(self) -> None:
         """Be a member until this is cancelled. Raises NotAuthorized."""
@@ -170,12 +170,12 @@ class Membership(Asynchronous):
         finally:
             await self.close()
 
-    async def _described(self) -> Identity | None:
+    async def _ask_group(self) -> Identity | None:
         answer = await self._coordinator.request(DescribeGroupsRequest(groups=[self._group]))
         row = answer.groups[0]
         self._coordinator.note(row.error_code)
         assignments: Iterable[bytes] = (member.member_assignment for member in row.members)
-        return next((identity for identity in map(elected, assignments) if identity is not None), None)
+        return next((identity for identity in map(leader_of, assignments) if identity is not None), None)
 
     async def _stay(self) -> None:
         failures = 0
@@ -185,7 +185,7 @@ class Membership(Asynchronous):
                 is_leader = joined.leader == joined.member_id and not joined.skip_assignment
                 members = {member.member_id: member.metadata for member in joined.members} if is_leader else {}
                 assignment = await self._sync(joined, dict.fromkeys(members, elect(members)))
-                self._on_elected(elected(assignment))
+                self._on_elected(leader_of(assignment))
                 failures = 0
                 while True:
                     await self._core.scheduler.sleep(_HEARTBEAT_MS)

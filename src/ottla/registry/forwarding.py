@@ -23,7 +23,7 @@ class CannotForward(Exception):
     """The other registry does not answer."""
 
 
-def forwarded(request: HttpRequest, url: str) -> HttpResponse:
+def forward(request: HttpRequest, url: str) -> HttpResponse:
     """Send a request to the registry at a URL, and return its answer. Blocks. Raises CannotForward."""
     parts = urlsplit(url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection

@@ -29,7 +29,7 @@ class Leadership:
         self.leader: Identity | None = None
         self._store = store
         self._identity = identity
-        self._membership = Membership(client_configs, group, identity, self._elected) if group else None
+        self._membership = Membership(client_configs, group, identity, self._on_elected) if group else None
         self._is_elected = False
         self._taking: asyncio.Task[None] | None = None
 
@@ -84,7 +84,7 @@ class Leadership:
         if self._membership is not None:
             await self._membership.leave()
 
-    def _elected(self, identity: Identity | None) -> None:
+    def _on_elected(self, identity: Identity | None) -> None:
         """Follow an assignment of the group."""
         self._is_elected = identity is not None and identity.url == self._identity.url
         if identity is None:

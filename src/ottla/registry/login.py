@@ -54,13 +54,13 @@ class Login:
         def handle(request: HttpRequest) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
             pair = _credentials(request.headers.get("authorization", ""))
             if pair is None:
-                return _refused(HTTPStatus.UNAUTHORIZED, _CHALLENGE)
+                return _error_response(HTTPStatus.UNAUTHORIZED, _CHALLENGE)
             user, password = pair
             digest = hashlib.sha256(f"{user}:{password}".encode()).digest()
             if self._remembered.get(digest, 0.0) > time.monotonic():
-                return self._permitted(request, user, handler)
+                return self._serve_if_permitted(request, user, handler)
             if self._waiting >= _MOST_WAITING:
-                return _refused(HTTPStatus.TOO_MANY_REQUESTS)
+                return _error_response(HTTPStatus.TOO_MANY_REQUESTS)
             return log_in(request, user, password, digest)
 
         async def log_in(request: HttpRequest, user: str, password: str, digest: bytes) -> HttpResponse:
@@ -71,22 +71,22 @@ class Login:
             finally:
                 self._waiting -= 1
             if not is_right:
-                return _refused(HTTPStatus.UNAUTHORIZED, _CHALLENGE)
+                return _error_response(HTTPStatus.UNAUTHORIZED, _CHALLENGE)
             if len(self._remembered) >= _MOST_REMEMBERED:
                 self._remembered.clear()
             self._remembered[digest] = time.monotonic() + _REMEMBERED_S
-            response = self._permitted(request, user, handler)
+            response = self._serve_if_permitted(request, user, handler)
             return response if isinstance(response, HttpResponse) else await response
 
         return handle
 
-    def _permitted(
+    def _serve_if_permitted(
         self, request: HttpRequest, user: str, handler: Handler
     ) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
         """Serve a request as far as the user may send it."""
         permissions = self._permissions
         if user in self._read_only and not is_reading(request):
-            return _refused(HTTPStatus.FORBIDDEN)
+            return _error_response(HTTPStatus.FORBIDDEN)
         if permissions is None:
             return handler(request)
         refusal = permissions.refusal(request, user)
@@ -94,10 +94,10 @@ class Login:
             return refusal
         response = handler(request)
         if isinstance(response, HttpResponse):
-            return permissions.filtered(request, user, response)
+            return permissions.hide_unreadable(request, user, response)
 
         async def later() -> HttpResponse:
-            return permissions.filtered(request, user, await response)
+            return permissions.hide_unreadable(request, user, await response)
 
         return later()
 
@@ -124,6 +124,6 @@ def _credentials(header: str) -> tuple[str, str] | None:
     return (user, password) if colon else None
 
 
-def _refused(status: HTTPStatus, headers: tuple[tuple[str, str], ...] = ()) -> HttpResponse:
+def _error_response(status: HTTPStatus, headers: tuple[tuple[str, str], ...] = ()) -> HttpResponse:
     error = {"error_code": status.value, "message": f"HTTP {status.value} {status.phrase}"}
     return HttpResponse(json.dumps(error).encode(), status, "application/json", headers)

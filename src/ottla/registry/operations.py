@@ -112,7 +112,7 @@ class Operations:
     async def register(self, posted: Posted, *, normalize: bool, force: bool = False) -> SchemaValue:
         """Register a schema as the newest version of a subject, unless it is one already. Raises Refusal."""
         async with self._alone(posted.subject):
-            candidate = self._filled(await self._candidate(posted, normalize=normalize, strict=True))
+            candidate = self._fill_contract(await self._candidate(posted, normalize=normalize, strict=True))
             # A request that names a number asks for a new version, also of a schema that is one.
             names_number = candidate.id is None and candidate.version not in (None, 0, decisions.LATEST)
             version = None if names_number else await self._find(candidate)
@@ -132,7 +132,7 @@ class Operations:
 
     def _registration(self, candidate: Candidate, state: State) -> tuple[Sequence[Record], SchemaValue]:
         """Decide a registration; references may have been deleted since they were resolved."""
-        self._referred(candidate.subject, candidate.schema)
+        self._texts_of_references(candidate.subject, candidate.schema)
         name = subjects.context_of(candidate.subject)
         next_id = max(state.context(name).highest_id, self._assigned.get(name, 0)) + 1
         registration = decisions.register(state, candidate, next_id)
@@ -144,7 +144,7 @@ class Operations:
         candidate = await self._candidate(posted, normalize=normalize, strict=False)
         version = await self._find(candidate, deleted=deleted)
         if version is None:
-            filled = self._filled(candidate)
+            filled = self._fill_contract(candidate)
             version = None if filled == candidate else await self._find(filled, deleted=deleted)
         if version is None:
             raise decisions.not_found(self.state, posted.subject, deleted=deleted)
@@ -157,7 +157,7 @@ class Operations:
 
         Raises Refusal 40402, 42201.
         """
-        candidate = self._filled(await self._candidate(posted, normalize=normalize, strict=True))
+        candidate = self._fill_contract(await self._candidate(posted, normalize=normalize, strict=True))
         if number is None:
             return await self._incompatibilities(candidate)
         version = (
@@ -171,14 +171,14 @@ class Operations:
 
     async def text(self, subject: str, schema: Schema, form: str) -> str:
         """Return the text of a stored schema in a format of requests. Raises Refusal 42201."""
-        resolved = self._resolved(subject, schema)
+        resolved = self._resolve(subject, schema)
         return await self._checker.run(partial(checks.in_format, resolved, form))
 
     async def tags(self, schema: Schema) -> dict[Entity, list[str]]:
         """Return the tags inside a stored schema."""
         return await self._checker.run(partial(checks.tags_of, schema))
 
-    async def tagged(self, posted: Posted, added: Tags, removed: Tags, *, propagates: bool = False) -> Posted:
+    async def change_tags(self, posted: Posted, added: Tags, removed: Tags, *, propagates: bool = False) -> Posted:
         """Return a posted schema with tags added and removed inside. Raises Refusal 42201.
 
         propagates  whether records and fields get the tags that they have in the latest version
@@ -186,9 +186,9 @@ class Operations:
         latest = self.state.latest(posted.subject)
         schema = posted.schema if posted.schema.text or latest is None else latest.schema
         if propagates and latest is not None:
-            schema = await self._checker.run(partial(checks.propagated, schema, posted.subject, latest.schema))
+            schema = await self._checker.run(partial(checks.propagate_tags, schema, posted.subject, latest.schema))
         return posted._replace(
-            schema=await self._checker.run(partial(checks.tagged, schema, posted.subject, added, removed))
+            schema=await self._checker.run(partial(checks.change_tags, schema, posted.subject, added, removed))
         )
 
     async def _candidate(self, posted: Posted, *, normalize: bool, strict: bool) -> Candidate:
@@ -204,7 +204,7 @@ class Operations:
                 raise checks.invalid(posted.schema, posted.subject, "Empty schema")
             schema = latest.schema
         else:
-            resolved = self._resolved(posted.subject, posted.schema)
+            resolved = self._resolve(posted.subject, posted.schema)
             validates_fields = config.get("validateFields") is True
             check = partial(
                 checks.stored_form,
@@ -217,15 +217,15 @@ class Operations:
             schema = await self._checker.run(check)
         return Candidate(posted.subject, schema, posted.metadata, posted.rule_set, posted.id, posted.version)
 
-    def _filled(self, candidate: Candidate) -> Candidate:
+    def _fill_contract(self, candidate: Candidate) -> Candidate:
         """Return a candidate with the data contract that it gets as a version."""
         if candidate.id is not None:
             return candidate
         config, latest = self.state.config(candidate.subject), self.state.latest(candidate.subject)
         previous = (None, None) if latest is None else (latest.value.metadata, latest.value.rule_set)
         return candidate._replace(
-            metadata=contracts.filled_metadata(config, candidate.metadata, previous[0]),
-            rule_set=contracts.filled_rules(config, candidate.rule_set, previous[1]),
+            metadata=contracts.fill_metadata(config, candidate.metadata, previous[0]),
+            rule_set=contracts.fill_rules(config, candidate.rule_set, previous[1]),
         )
 
     async def _find(self, candidate: Candidate, *, deleted: bool = False) -> Version | None:
@@ -262,7 +262,7 @@ class Operations:
         earlier = [Earlier(version.number, self._laxly_resolved(version)) for version in versions]
         compare = partial(
             checks.incompatibilities,
-            self._resolved(candidate.subject, candidate.schema),
+            self._resolve(candidate.subject, candidate.schema),
             earlier,
             str(config["compatibilityLevel"]),
             reserved=reserved,
@@ -272,17 +272,17 @@ class Operations:
 
     # References.
 
-    def _resolved(self, subject: str, schema: Schema) -> Resolved:
-        return Resolved(schema, tuple(self._referred(subject, schema).items()))
+    def _resolve(self, subject: str, schema: Schema) -> Resolved:
+        return Resolved(schema, tuple(self._texts_of_references(subject, schema).items()))
 
     def _laxly_resolved(self, version: Version) -> Resolved:
         """Return a stored version; what it refers to may be gone."""
         try:
-            return self._resolved(version.subject, version.schema)
+            return self._resolve(version.subject, version.schema)
         except Refusal:
             return Resolved(version.schema, ())
 
-    def _referred(self, subject: str, schema: Schema) -> dict[str, str]:
+    def _texts_of_references(self, subject: str, schema: Schema) -> dict[str, str]:
         """Return the texts of the schemas that one refers to, by name, each after its own references. Raises Refusal 42201.
 
         Each version is walked once, however many paths lead to it.
@@ -294,7 +294,7 @@ class Operations:
         def walk(referring: str, references: Sequence[Reference], depth: int) -> None:
             nonlocal size
             for reference in references:
-                version = self.state.resolved(subjects.context_of(referring), reference)
+                version = self.state.follow(subjects.context_of(referring), reference)
                 if version is None:
                     raise checks.invalid(schema, subject, _missing_reference(reference))
                 place = (version.subject, version.number)
@@ -332,16 +332,16 @@ class Operations:
             async with asyncio.timeout(self._timeout_s):
                 await self._writing.acquire()
         except TimeoutError:
-            raise _timed_out() from None
+            raise _timeout_refusal() from None
         write = asyncio.get_running_loop().create_task(self._write(decide))
         self._writes.add(write)
-        write.add_done_callback(self._written)
+        write.add_done_callback(self._on_written)
         try:
             return await asyncio.wait_for(asyncio.shield(write), self._timeout_s)
         except TimeoutError:
-            raise _timed_out() from None
+            raise _timeout_refusal() from None
 
-    def _written(self, write: "asyncio.Task[Any]") -> None:
+    def _on_written(self, write: "asyncio.Task[Any]") -> None:
         self._writing.release()
         self._writes.discard(write)
         if not write.cancelled():
@@ -378,7 +378,7 @@ def _has(state: State, record: Record) -> bool:
     return version is not None and (version.id, version.schema) == (record.value.id, record.value.schema)
 
 
-def _timed_out() -> Refusal:
+def _timeout_refusal() -> Refusal:
     return Refusal(50002, "Register operation timed out")
 
 

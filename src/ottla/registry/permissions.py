@@ -48,7 +48,7 @@ def topic_of(subject: str) -> str:
     return next((name.removesuffix(ending) for ending in _ENDINGS if name.endswith(ending)), name)
 
 
-def needed(request: HttpRequest, state: State | None) -> list[list[Needed]]:
+def needs_of(request: HttpRequest, state: State | None) -> list[list[Needed]]:
     """Return what a request needs: one of each of these lists.
 
     state  of the registry, None while it is not known
@@ -138,13 +138,13 @@ class Permissions:
             return None
         if self._authorizer is None:
             return _answer(HTTPStatus.SERVICE_UNAVAILABLE, _NOT_READ)
-        for either in needed(request, self._state()):
+        for either in needs_of(request, self._state()):
             if not any(self._allows(user, request.peer, need) for need in either):
                 what = " or ".join(sorted({str(need) for need in either})[:3])
                 return _answer(HTTPStatus.FORBIDDEN, f"User {user} is denied {what}")
         return None
 
-    def filtered(self, request: HttpRequest, user: str, response: HttpResponse) -> HttpResponse:
+    def hide_unreadable(self, request: HttpRequest, user: str, response: HttpResponse) -> HttpResponse:
         """Return a response without the subjects that a user may not read."""
         segments = segments_of(request.target)[0]
         is_list = segments in (["subjects"], ["schemas"]) or (segments[0] == "schemas" and len(segments) > 3)

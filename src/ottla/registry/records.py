@@ -51,7 +51,7 @@ class Key(NamedTuple):
             fields |= {"tenant": _TENANT, "context": self.subject}
         elif self.subject:
             fields["subject"] = self.subject
-        return _encoded({**fields, "magic": 1 if self.kind == SCHEMA else 0})
+        return _encode_json({**fields, "magic": 1 if self.kind == SCHEMA else 0})
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +86,8 @@ class Record(NamedTuple):
     def encoded(self) -> tuple[bytes, bytes | None]:
         """Return the bytes of key and value."""
         if isinstance(self.value, SchemaValue):
-            return self.key.encoded(), _encoded(_schema_fields(self.value))
-        return self.key.encoded(), None if self.value is None else _encoded(self.value)
+            return self.key.encoded(), _encode_json(_schema_fields(self.value))
+        return self.key.encoded(), None if self.value is None else _encode_json(self.value)
 
 
 def noop() -> Record:
@@ -127,16 +127,16 @@ def setting_record(kind: str, subject: str, fields: Json | None) -> Record:
     return Record(Key(kind, subject), fields)
 
 
-def decoded(key: bytes | None, value: bytes | None) -> Record | None:
+def decode_record(key: bytes | None, value: bytes | None) -> Record | None:
     """Return a record of the topic, None for one of another kind. Raises WrongRecord."""
-    fields = _decoded(key)
+    fields = _decode_json(key)
     kind = fields.get("keytype")
     if kind == SCHEMA:
         name, version = _of(fields, "subject", str), _of(fields, "version", int)
         record_key = Key(SCHEMA, name, version)
-        return Record(record_key, None if value is None else _schema_value(record_key, _decoded(value)))
+        return Record(record_key, None if value is None else _schema_value(record_key, _decode_json(value)))
     if kind == CONTEXT:
-        return Record(Key(CONTEXT, _of(fields, "context", str)), None if value is None else _decoded(value))
+        return Record(Key(CONTEXT, _of(fields, "context", str)), None if value is None else _decode_json(value))
     if kind == NOOP:
         return noop()
     if kind not in _WITH_SUBJECT:
@@ -146,7 +146,7 @@ def decoded(key: bytes | None, value: bytes | None) -> Record | None:
         raise WrongRecord("its subject is no text")
     if value is None:
         return Record(Key(kind, subject), None)
-    content = {name: held for name, held in _decoded(value).items() if held is not None}
+    content = {name: held for name, held in _decode_json(value).items() if held is not None}
     if kind == DELETE_SUBJECT:
         _of(content, "version", int)
     return Record(Key(kind, subject), content)
@@ -187,11 +187,11 @@ def _schema_fields(value: SchemaValue) -> Json:
     return {**fields, "schema": value.schema.text, "deleted": value.deleted, **value.others}
 
 
-def _encoded(fields: Mapping[str, Any]) -> bytes:
+def _encode_json(fields: Mapping[str, Any]) -> bytes:
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
 
-def _decoded(data: bytes | None) -> Json:
+def _decode_json(data: bytes | None) -> Json:
     try:
         fields = json.loads(data or b"")
     except (ValueError, RecursionError) as wrong:

@@ -112,7 +112,7 @@ def invalid_subject(subject: str) -> Refusal:
     return Refusal(42208, f"The specified subject '{subject}' is not a valid.")
 
 
-def referenced(subject: str, version: int) -> Refusal:
+def reference_error(subject: str, version: int) -> Refusal:
     """Return the error for the deletion of a version that other schemas refer to."""
     key = f"{{magic=1,keytype=SCHEMA,subject={subject},version={version}}}"
     return Refusal(REFERENCED, f"One or more references exist to the schema {key}.")

@@ -71,14 +71,14 @@ class Rest:
         kept = (request.method, request.target, accept, is_expanded, request.body)
         answer = self._kept.get(kept)
         if answer is not None:
-            return answer._replace(headers=_echoed(request)) if "x-request-id" in headers else answer
+            return answer._replace(headers=_request_id_headers(request)) if "x-request-id" in headers else answer
         segments, query = segments_of(request.target)
         match = routes.find(request.method, segments)
         if match is None:
-            return self._answered("", HTTPStatus.NOT_FOUND, _error(404, "HTTP 404 Not Found"), accept, request)
+            return self._respond("", HTTPStatus.NOT_FOUND, _error(404, "HTTP 404 Not Found"), accept, request)
         if match.route is None:
             error = _error(405, "HTTP 405 Method Not Allowed")
-            return self._answered("", HTTPStatus.METHOD_NOT_ALLOWED, error, accept, request)
+            return self._respond("", HTTPStatus.METHOD_NOT_ALLOWED, error, accept, request)
         path = match.route.path
         sent = _media_type(headers.get("content-type", _JSON))
         if request.body and sent not in _BODY_TYPES:
@@ -87,7 +87,7 @@ class Rest:
             return _plain(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, message, accept)
         if self.operations is None and path:
             error = _error(503, f"The registry cannot serve requests yet: {self.waiting_for}")
-            return self._answered(path, HTTPStatus.SERVICE_UNAVAILABLE, error, accept, request)
+            return self._respond(path, HTTPStatus.SERVICE_UNAVAILABLE, error, accept, request)
         call = Call(match.parts, query, request.body, is_expanded)
         return self._call(match.route, call, kept, accept, request)
 
@@ -97,13 +97,13 @@ class Rest:
         try:
             result = route.endpoint(self.operations, call) if self.operations is not None else {}
         except Refusal as refusal:
-            return self._refused(route, refusal, accept, request)
+            return self._refusal_response(route, refusal, accept, request)
         except Exception:
             _logger.exception("%s /%s failed", route.method, route.path)
-            return self._refused(route, Refusal(500, _FAILED), accept, request)
+            return self._refusal_response(route, Refusal(500, _FAILED), accept, request)
         if inspect.isawaitable(result):
             return self._wait(route, result, kept, accept, request)
-        return self._keep(kept, self._answered(route.path, HTTPStatus.OK, _encoded(result), accept, request))
+        return self._keep(kept, self._respond(route.path, HTTPStatus.OK, _encode(result), accept, request))
 
     async def _wait(
         self, route: routes.Route, result: Awaitable[Any], kept: Kept, accept: str, request: HttpRequest
@@ -117,21 +117,21 @@ class Rest:
                 try:
                     forwarded = await self._forward(request)
                 except Refusal as failed:
-                    return self._refused(route, failed, accept, request)
+                    return self._refusal_response(route, failed, accept, request)
                 if forwarded is not None:
                     self._on_answer(request.method, route.path, forwarded.status)
                     return forwarded
-            return self._refused(route, refusal, accept, request)
+            return self._refusal_response(route, refusal, accept, request)
         except asyncio.CancelledError:
             if operations is self.operations:
                 raise
-            return self._refused(route, Refusal(503, "The registry has lost its topic"), accept, request)
+            return self._refusal_response(route, Refusal(503, "The registry has lost its topic"), accept, request)
         except Exception:
             _logger.exception("%s /%s failed", route.method, route.path)
-            return self._refused(route, Refusal(500, _FAILED), accept, request)
+            return self._refusal_response(route, Refusal(500, _FAILED), accept, request)
         if value is None:
-            return self._answered(route.path, HTTPStatus.NO_CONTENT, b"", accept, request)
-        answer = self._answered(route.path, HTTPStatus.OK, _encoded(value), accept, request)
+            return self._respond(route.path, HTTPStatus.NO_CONTENT, b"", accept, request)
+        answer = self._respond(route.path, HTTPStatus.OK, _encode(value), accept, request)
         is_current = operations is not None and operations is self.operations and operations.state.end == end
         return self._keep(kept, answer) if is_current else answer
 
@@ -145,16 +145,18 @@ class Rest:
             self._kept_bytes += size
         return answer
 
-    def _refused(self, route: routes.Route, refusal: Refusal, accept: str, request: HttpRequest) -> HttpResponse:
+    def _refusal_response(
+        self, route: routes.Route, refusal: Refusal, accept: str, request: HttpRequest
+    ) -> HttpResponse:
         body = _error(refusal.code, refusal.message)
-        return self._answered(route.path, refusal.status, body, accept, request)
+        return self._respond(route.path, refusal.status, body, accept, request)
 
-    def _answered(self, path: str, status: int, body: bytes, accept: str, request: HttpRequest) -> HttpResponse:
+    def _respond(self, path: str, status: int, body: bytes, accept: str, request: HttpRequest) -> HttpResponse:
         self._on_answer(request.method if request.method in _METHODS else "other", path, status)
-        return HttpResponse(body, status, accept, _echoed(request))
+        return HttpResponse(body, status, accept, _request_id_headers(request))
 
 
-def _echoed(request: HttpRequest) -> tuple[tuple[str, str], ...]:
+def _request_id_headers(request: HttpRequest) -> tuple[tuple[str, str], ...]:
     identifier = request.headers.get("x-request-id")
     return () if identifier is None else (("x-request-id", identifier),)
 
@@ -165,15 +167,15 @@ def error_answer(status: int, reason: str) -> HttpResponse:
 
 
 def _error(code: int, message: str) -> bytes:
-    return _encoded({"error_code": code, "message": message})
+    return _encode({"error_code": code, "message": message})
 
 
 def _plain(status: int, message: str, content_type: str) -> HttpResponse:
     """Return an answer to a request that is refused by its media types."""
-    return HttpResponse(_encoded({"message": message}), status, content_type)
+    return HttpResponse(_encode({"message": message}), status, content_type)
 
 
-def _encoded(value: Any) -> bytes:
+def _encode(value: Any) -> bytes:
     """Return an answer as bytes; a text is sent as it is."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-8", "surrogatepass")

@@ -52,7 +52,7 @@ def _entity(version: Version, call: Call, text: str | None = None) -> Json:
     return fields
 
 
-async def _formatted(operations: Operations, call: Call, value: SchemaValue) -> str:
+async def _format(operations: Operations, call: Call, value: SchemaValue) -> str:
     form = call.text("format")
     return await operations.text(value.subject, value.schema, form) if form else value.schema.text
 
@@ -87,7 +87,7 @@ def _anywhere(state: State, subject: str) -> str:
 # Schemas by id.
 
 
-def _identified(state: State, call: Call) -> tuple[str, int, SchemaValue, list[Version]]:
+def _find_by_id(state: State, call: Call) -> tuple[str, int, SchemaValue, list[Version]]:
     """Return context, id, schema and versions of an id in a path. Raises Refusal 404, 40403."""
     text = call.parts[0]
     if not text.isdecimal() or not text.isascii():
@@ -97,7 +97,7 @@ def _identified(state: State, call: Call) -> tuple[str, int, SchemaValue, list[V
     context, name = subjects.split(named)
     contexts = [context] if context != subjects.DEFAULT or not name else [context, *sorted(state.contexts)]
     for candidate in contexts:
-        identified = state.identified(candidate, number)
+        identified = state.find_by_id(candidate, number)
         if identified is None:
             continue
         versions = [state.subjects[subject][version] for subject, version in sorted(identified.versions)]
@@ -108,8 +108,8 @@ def _identified(state: State, call: Call) -> tuple[str, int, SchemaValue, list[V
 
 async def _schema_by_id(operations: Operations, call: Call) -> Answer:
     state = operations.state
-    context, _, value, versions = _identified(state, call)
-    text = await _formatted(operations, call, value)
+    context, _, value, versions = _find_by_id(state, call)
+    text = await _format(operations, call, value)
     fields = _schema_fields(value, text, is_expanded=call.is_expanded)
     subject = subjects.qualified(context, _alias_of(state, call.text("subject")))
     of_subject = [version for version in versions if version.subject == subject]
@@ -121,11 +121,11 @@ async def _schema_by_id(operations: Operations, call: Call) -> Answer:
 
 
 async def _text_by_id(operations: Operations, call: Call) -> Answer:
-    return await _formatted(operations, call, _identified(operations.state, call)[2])
+    return await _format(operations, call, _find_by_id(operations.state, call)[2])
 
 
 def _versions_by_id(operations: Operations, call: Call) -> list[Version]:
-    versions = _identified(operations.state, call)[3]
+    versions = _find_by_id(operations.state, call)[3]
     name = subjects.split(call.text("subject"))[1]
     return [
         version
@@ -158,9 +158,9 @@ def _by_guid(state: State, call: Call) -> list[tuple[str, int]]:
 
 async def _schema_by_guid(operations: Operations, call: Call) -> Answer:
     context, number = _by_guid(operations.state, call)[0]
-    identified = operations.state.identified(context, number)
+    identified = operations.state.find_by_id(context, number)
     assert identified is not None
-    text = await _formatted(operations, call, identified.value)
+    text = await _format(operations, call, identified.value)
     return _schema_fields(identified.value, text, is_expanded=call.is_expanded)
 
 
@@ -236,17 +236,17 @@ def _versions(operations: Operations, call: Call) -> Answer:
 def _version_of(operations: Operations, call: Call) -> Version:
     number = call.version()
     subject = _read_as(operations.state, call.subject())
-    return decisions.known_version(operations.state, subject, number, deleted=call.flag("deleted"))
+    return decisions.find_version(operations.state, subject, number, deleted=call.flag("deleted"))
 
 
 async def _version(operations: Operations, call: Call) -> Answer:
     version = _version_of(operations, call)
-    entity = _entity(version, call, await _formatted(operations, call, version.value))
+    entity = _entity(version, call, await _format(operations, call, version.value))
     return {**entity, **await _schema_tags(operations, call, version.value)}
 
 
 async def _version_text(operations: Operations, call: Call) -> Answer:
-    return await _formatted(operations, call, _version_of(operations, call).value)
+    return await _format(operations, call, _version_of(operations, call).value)
 
 
 def _referrers(operations: Operations, call: Call) -> Answer:
@@ -269,29 +269,29 @@ def _by_metadata(operations: Operations, call: Call) -> Answer:
 
 
 async def _register(operations: Operations, call: Call) -> Answer:
-    posted, fields = call.posted(call.subject()), call.fields()
+    posted, fields = call.parse_posted(call.subject()), call.fields()
     added, removed = (tagging.tags_in(fields, name) for name in ("schemaTagsToAdd", "schemaTagsToRemove"))
     propagates = field_of(fields, "propagateSchemaTags", bool) is True
     if added or removed or propagates:
-        posted = await operations.tagged(posted, added, removed, propagates=propagates)
-    return await _registered(operations, call, posted)
+        posted = await operations.change_tags(posted, added, removed, propagates=propagates)
+    return await _register_posted(operations, call, posted)
 
 
 async def _change_tags(operations: Operations, call: Call) -> Answer:
     state, fields = operations.state, call.fields()
-    version = decisions.known_version(state, _anywhere(state, call.subject()), call.version())
+    version = decisions.find_version(state, _anywhere(state, call.subject()), call.version())
     number = field_of(fields, "newVersion", int)
     before = state.version(version.subject, number - 1) if number else state.latest(version.subject)
     added, removed = tagging.tags_in(fields, "tagsToAdd"), tagging.tags_in(fields, "tagsToRemove")
-    posted = await operations.tagged(tagging.next_version(fields, version, before), added, removed)
-    return await _registered(operations, call, posted)
+    posted = await operations.change_tags(tagging.next_version(fields, version, before), added, removed)
+    return await _register_posted(operations, call, posted)
 
 
-async def _registered(operations: Operations, call: Call, posted: Posted) -> Answer:
+async def _register_posted(operations: Operations, call: Call, posted: Posted) -> Answer:
     value = await operations.register(posted, normalize=call.flag("normalize"), force=call.flag("force"))
     if not call.is_expanded:
         return {"id": value.id}
-    text = await _formatted(operations, call, value)
+    text = await _format(operations, call, value)
     fields = _schema_fields(value, text, is_expanded=True)
     if posted.schema.text:
         # confluent-kafka keeps a text that it gets here, and its Protobuf deserializer takes it for a descriptor.
@@ -300,10 +300,10 @@ async def _registered(operations: Operations, call: Call, posted: Posted) -> Ans
 
 
 async def _look_up(operations: Operations, call: Call) -> Answer:
-    posted = call.posted(_anywhere(operations.state, call.subject()))
+    posted = call.parse_posted(_anywhere(operations.state, call.subject()))
     normalize, deleted = call.flag("normalize"), call.flag("deleted")
     version = await operations.look_up(posted, normalize=normalize, deleted=deleted)
-    return _entity(version, call, await _formatted(operations, call, version.value))
+    return _entity(version, call, await _format(operations, call, version.value))
 
 
 async def _delete_subject(operations: Operations, call: Call) -> Answer:
@@ -324,7 +324,7 @@ async def _delete_version(operations: Operations, call: Call) -> Answer:
 
 
 async def _check(operations: Operations, call: Call, number: int | None) -> Answer:
-    posted = call.posted(call.subject())
+    posted = call.parse_posted(call.subject())
     messages = await operations.compatibility(posted, number, normalize=call.flag("normalize"))
     answer: Json = {"is_compatible": not messages}
     if call.flag("verbose") and messages:

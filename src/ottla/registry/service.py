@@ -21,7 +21,7 @@ from ottla.registry.acls import follow_acls
 from ottla.registry.checking import Checking
 from ottla.registry.election import Identity
 from ottla.registry.fencing import Fencing
-from ottla.registry.forwarding import FORWARDED, CannotForward, forwarded
+from ottla.registry.forwarding import FORWARDED, CannotForward, forward
 from ottla.registry.leadership import Leadership
 from ottla.registry.login import Login
 from ottla.registry.metrics import Figures, families
@@ -87,7 +87,7 @@ class Service:
         self._served: Handler = self._handle if self._login is None else self._login.around(self._handle)
         self._store: Store | None = None
         self._leadership: Leadership | None = None
-        self._server = HttpServer(around(self._probed), error=error_answer)
+        self._server = HttpServer(around(self._serve_probe), error=error_answer)
         self._checking = Checking()
         self._protoc = ProtocProcess.acquire()
         self._forwarding = ThreadPoolExecutor(_FORWARD_THREADS, "ottla-forwarding")
@@ -114,7 +114,7 @@ class Service:
         if self.failure is not None:
             raise WrongTopic(self.failure)
 
-    async def ended(self) -> str:
+    async def wait_ended(self) -> str:
         """Wait until the registry cannot go on; return the reason."""
         await self._ended.wait()
         return self.failure or ""
@@ -165,7 +165,7 @@ class Service:
         """Keep the state; after an error of Kafka, begin again with an empty one."""
         pause = _FIRST_PAUSE_S
         while True:
-            store = Store(self._config.client_configs, self._config.topic, self._changed, self._fencing)
+            store = Store(self._config.client_configs, self._config.topic, self._on_change, self._fencing)
             operations = Operations(store, self._checking, self._config.timeout_ms)
             leadership = Leadership(store, self._config.client_configs, self._config.group, self._identity())
             electing: asyncio.Task[None] | None = None
@@ -178,7 +178,7 @@ class Service:
                 self._ready.set()
                 pause = _FIRST_PAUSE_S
                 electing = asyncio.get_running_loop().create_task(leadership.run())
-                await store.failed()
+                await store.wait_failed()
             except WrongTopic as wrong:
                 self.failure = self._rest.waiting_for = str(wrong)
                 self._ended.set()
@@ -191,7 +191,7 @@ class Service:
                 self._ready.clear()
                 self._store = self._leadership = None
                 self._rest.operations = None
-                self._changed()
+                self._on_change()
                 await operations.close()
                 if electing is not None:
                     electing.cancel()
@@ -201,7 +201,7 @@ class Service:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
-    def _changed(self) -> None:
+    def _on_change(self) -> None:
         """Drop what was kept of an older state."""
         self.changes += 1
         self._rest.forget()
@@ -223,13 +223,13 @@ class Service:
         leader = None if self._leadership is None else self._leadership.leader
         if leader is None or FORWARDED in request.headers:
             return None
-        send = partial(forwarded, request, leader.url)
+        send = partial(forward, request, leader.url)
         try:
             return await asyncio.get_running_loop().run_in_executor(self._forwarding, send)
         except CannotForward as failed:
             raise Refusal(50003, f"Error while forwarding the request to the leader: {failed}") from None
 
-    def _probed(self, request: HttpRequest) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
+    def _serve_probe(self, request: HttpRequest) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
         """Answer probes, which need no login, and pass other requests on."""
         if request.target == "/livez":
             return HttpResponse(b"live\n")

@@ -219,7 +219,7 @@ class State:
         """Return a version, also one that is hidden."""
         return self.subjects.get(subject, {}).get(number)
 
-    def identified(self, context: str, number: int) -> Identified | None:
+    def find_by_id(self, context: str, number: int) -> Identified | None:
         """Return the schema with an id."""
         known = self.contexts.get(context)
         return None if known is None else known.ids.get(number)
@@ -250,7 +250,7 @@ class State:
                 return str(own.get("mode", DEFAULT_MODE))
         return DEFAULT_MODE
 
-    def resolved(self, context: str, reference: Reference) -> Version | None:
+    def follow(self, context: str, reference: Reference) -> Version | None:
         """Return the version that a reference of a schema in a context leads to, also one that is hidden."""
         subject = subjects.qualified(context, reference.subject)
         return self.latest(subject) if reference.version == -1 else self.version(subject, reference.version)

@@ -23,7 +23,7 @@ from ottla.client.topics import TopicPartition
 from ottla.protocol.errors import TOPIC_ALREADY_EXISTS
 from ottla.records.record import Record as KafkaRecord
 from ottla.registry.fencing import Fencing, LeaderProducer
-from ottla.registry.records import Record, WrongRecord, decoded, noop
+from ottla.registry.records import Record, WrongRecord, decode_record, noop
 from ottla.registry.state import State
 
 _logger = logging.getLogger("ottla.registry")
@@ -151,7 +151,7 @@ class Store:
         """Records of the topic that were not read yet, None while that is unknown."""
         return None if self._consumer is None else self._consumer.lag(TopicPartition(self._topic, 0))
 
-    async def failed(self) -> None:
+    async def wait_failed(self) -> None:
         """Wait until the reader has failed. Raises what it failed with."""
         if self._reader is not None:
             await asyncio.shield(self._reader)
@@ -217,7 +217,7 @@ class Store:
     def _apply(self, record: KafkaRecord) -> None:
         before = self.state.rejected
         try:
-            self.state.apply(decoded(record.key, record.value), record.offset, record.timestamp)
+            self.state.apply(decode_record(record.key, record.value), record.offset, record.timestamp)
         except (WrongRecord, AttributeError, TypeError, ValueError) as wrong:
             self.state.reject(str(wrong), record.offset)
         if self.state.rejected != before:

@@ -56,5 +56,5 @@ def next_version(fields: Json, version: Version, before: Version | None) -> Post
     if merged is not None or removed is not None:
         contracts.check_rules(merged)
         old = None if before is None else before.value.rule_set
-        rules = contracts.without_rules(contracts.merged_rules(old, merged), removed or ())
+        rules = contracts.without_rules(contracts.merge_rules(old, merged), removed or ())
     return Posted(version.subject, version.schema, {**metadata, "properties": properties}, rules, version=number)

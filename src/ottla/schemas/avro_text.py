@@ -37,7 +37,7 @@ def _canonical(schema: AvroType, known: set[str], space: str | None) -> Any:
 
 def _definition(schema: AvroType, known: set[str], space: str | None) -> Any:
     if schema.name in known:
-        return _shortened(schema.name, space)
+        return _shorten(schema.name, space)
     known.add(schema.name)
     inner = space_of(schema.name)
     node: dict[str, Any] = {"type": schema.kind, "name": schema.name.rpartition(".")[2]}
@@ -55,11 +55,11 @@ def _definition(schema: AvroType, known: set[str], space: str | None) -> Any:
         node["fields"] = [_canonical_field(member, known, inner) for member in schema.fields]
     node |= schema.properties
     if schema.aliases:
-        node["aliases"] = [_shortened(alias.removeprefix("."), inner) for alias in schema.aliases]
+        node["aliases"] = [_shorten(alias.removeprefix("."), inner) for alias in schema.aliases]
     return node
 
 
-def _shortened(name: str, space: str | None) -> str:
+def _shorten(name: str, space: str | None) -> str:
     """Return a name without its namespace where that is the one around, unless it would read as a kind of type."""
     own, _, simple = name.rpartition(".")
     return simple if own and own == space and simple not in _KINDS else name
@@ -89,8 +89,8 @@ def _normal(schema: AvroType, known: set[str], space: str) -> Any:
     if not schema.name:
         if schema.parts:
             part = "items" if schema.kind == "array" else "values"
-            return {"type": schema.kind, part: _normal(schema.parts[0], known, space), **_sorted(schema.properties)}
-        return {"type": schema.kind, **_sorted(schema.properties)} if schema.properties else schema.kind
+            return {"type": schema.kind, part: _normal(schema.parts[0], known, space), **_sort(schema.properties)}
+        return {"type": schema.kind, **_sort(schema.properties)} if schema.properties else schema.kind
     if schema.name in known:
         return schema.name
     known.add(schema.name)
@@ -115,7 +115,7 @@ def _normal(schema: AvroType, known: set[str], space: str) -> Any:
 
 def _attributes(aliases: tuple[str, ...], default: Any, doc: str | None, properties: dict[str, Any]) -> dict[str, Any]:
     """Return the attributes of a field or a named type: logicalType, aliases, default, doc, the others by name."""
-    others = _sorted(properties)
+    others = _sort(properties)
     node = {"logicalType": others.pop("logicalType")} if "logicalType" in others else {}
     if aliases:
         node["aliases"] = sorted(aliases)
@@ -126,6 +126,6 @@ def _attributes(aliases: tuple[str, ...], default: Any, doc: str | None, propert
     return node | others
 
 
-def _sorted(properties: dict[str, Any]) -> dict[str, Any]:
+def _sort(properties: dict[str, Any]) -> dict[str, Any]:
     """Return properties by name, logicalType first."""
     return {key: properties[key] for key in sorted(properties, key=lambda key: (key != "logicalType", key))}

@@ -76,7 +76,7 @@ def space_of(name: str) -> str:
     return name.rpartition(".")[0]
 
 
-def parsed(text: str, referred: Mapping[str, str], *, strict: bool = True) -> AvroType:
+def parse(text: str, referred: Mapping[str, str], *, strict: bool = True) -> AvroType:
     """Return the type that a schema declares. Raises UnsupportedSchema.
 
     referred  texts of the referenced schemas, each after its own references
@@ -100,7 +100,7 @@ def with_known(text: str, referred: Mapping[str, str], *, strict: bool = True) -
     return schema, known
 
 
-def _refused(why: str, node: Any = None) -> UnsupportedSchema:
+def _error(why: str, node: Any = None) -> UnsupportedSchema:
     shown = "" if node is None else f": {json_text.compact(node)[:100]}"
     return UnsupportedSchema(f"not an Avro schema: {why}{shown}")
 
@@ -137,7 +137,7 @@ class _Parser:
         if reference.kind:
             return reference
         if reference.name not in self.defined:
-            raise _refused(f"undefined name {reference.name}")
+            raise _error(f"undefined name {reference.name}")
         return self.defined[reference.name]
 
     def _type(self, node: Any, space: str) -> AvroType:
@@ -146,18 +146,18 @@ class _Parser:
         if isinstance(node, list):
             return self._union([self._type(branch, space) for branch in node])
         if not isinstance(node, dict):
-            raise _refused("a type is a name, an object or a list", node)
+            raise _error("a type is a name, an object or a list", node)
         kind = node.get("type")
         if not isinstance(kind, str):
-            raise _refused("no type", node)
+            raise _error("no type", node)
         if kind in PRIMITIVES:
             return AvroType(kind, properties=_properties(node, _RESERVED))
         if kind in ("array", "map"):
             part = "items" if kind == "array" else "values"
             if part not in node:
-                raise _refused(f"{kind} without {part}", node)
+                raise _error(f"{kind} without {part}", node)
             return AvroType(kind, parts=[self._type(node[part], space)], properties=_properties(node, _RESERVED))
-        return self._named(kind, node, space) if kind in NAMED else self._reference(kind, space)
+        return self._parse_named(kind, node, space) if kind in NAMED else self._reference(kind, space)
 
     def _reference(self, name: str, space: str) -> AvroType:
         """Return a type by its name: in the namespace around it, else in none, else one that is defined later."""
@@ -169,19 +169,19 @@ class _Parser:
     def _union(self, branches: list[AvroType]) -> AvroType:
         names = [branch.name or branch.kind for branch in branches]
         if "union" in names:
-            raise _refused("a union directly within a union")
+            raise _error("a union directly within a union")
         if len(set(names)) < len(names):
-            raise _refused(f"duplicate in union: {next(name for name in names if names.count(name) > 1)}")
+            raise _error(f"duplicate in union: {next(name for name in names if names.count(name) > 1)}")
         return AvroType("union", parts=branches)
 
-    def _named(self, kind: str, node: dict[str, Any], space: str) -> AvroType:
+    def _parse_named(self, kind: str, node: dict[str, Any], space: str) -> AvroType:
         name = _text(node, "name")
         if not name:
-            raise _refused("no name", node)
+            raise _error("no name", node)
         own_space = _text(node, "namespace")
-        full = _qualified(name, space if own_space is None else own_space)
+        full = _qualify(name, space if own_space is None else own_space)
         if full in PRIMITIVES:
-            raise _refused(f"a type cannot be called {full}")
+            raise _error(f"a type cannot be called {full}")
         made = AvroType(kind, full, _text(node, "doc"))
         inner = space_of(full)
         if kind == "enum":
@@ -189,18 +189,18 @@ class _Parser:
         elif kind == "fixed":
             size = node.get("size")
             if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= _LARGEST_FIXED:
-                raise _refused("invalid or no size", node)
+                raise _error("invalid or no size", node)
             made.size = size
         else:
             fields = node.get("fields")
             if not isinstance(fields, list):
-                raise _refused("record without fields", node)
+                raise _error("record without fields", node)
             made.fields = [self._field(member, inner, full) for member in fields]
             names = [member.name for member in made.fields]
             if len(set(names)) < len(names):
-                raise _refused(f"duplicate field {next(field for field in names if names.count(field) > 1)} of {full}")
+                raise _error(f"duplicate field {next(field for field in names if names.count(field) > 1)} of {full}")
         made.properties = _properties(node, _RESERVED_OF_ENUM if kind == "enum" else _RESERVED)
-        aliases = [_qualified(alias, inner) for alias in _aliases(node)]
+        aliases = [_qualify(alias, inner) for alias in _aliases(node)]
         made.aliases = tuple(dict.fromkeys(f".{alias}" if inner and "." not in alias else alias for alias in aliases))
         return self._define(made, node, inner)
 
@@ -211,7 +211,7 @@ class _Parser:
         )
         if made.name in self.defined:
             if text != self._texts[made.name]:
-                raise _refused(f"a second definition of {made.name}")
+                raise _error(f"a second definition of {made.name}")
             return self.defined[made.name]
         self._texts[made.name] = text
         self.defined[made.name] = made
@@ -221,29 +221,29 @@ class _Parser:
     def _enum(self, made: AvroType, node: dict[str, Any]) -> None:
         symbols = node.get("symbols")
         if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols):
-            raise _refused("enum without symbols", node)
+            raise _error("enum without symbols", node)
         if len(set(symbols)) < len(symbols):
-            raise _refused(f"duplicate symbol of {made.name}")
+            raise _error(f"duplicate symbol of {made.name}")
         made.symbols = tuple(symbols)
         made.symbol_default = _text(node, "default")
         if made.symbol_default is not None and made.symbol_default not in made.symbols:
-            raise _refused(f"default {made.symbol_default} is no symbol of {made.name}")
+            raise _error(f"default {made.symbol_default} is no symbol of {made.name}")
         self._names += symbols
 
     def _field(self, node: Any, space: str, record: str) -> AvroField:
         name = _text(node, "name") if isinstance(node, dict) else None
         if name is None or "type" not in node:
-            raise _refused("field without name or type", node)
+            raise _error("field without name or type", node)
         order = node.get("order", "ascending")
         if not isinstance(order, str) or order.lower() not in _ORDERS:
-            raise _refused(f"order of field {name}", order)
+            raise _error(f"order of field {name}", order)
         of_field = self._type(node["type"], space)
         default = node.get("default", NO_DEFAULT)
         if of_field.kind in ("float", "double") and isinstance(default, str):
             try:
                 default = float(default)
             except ValueError:
-                raise _refused(f"default of field {name}", default) from None
+                raise _error(f"default of field {name}", default) from None
         properties = _properties(node, _RESERVED_OF_FIELD)
         made = AvroField(name, of_field, _text(node, "doc"), default, order.lower(), tuple(_aliases(node)), properties)
         self._fields.append((record, made))
@@ -255,11 +255,11 @@ class _Parser:
         budget = Budget()
         for name in self._names:
             if not _NAME.fullmatch(name):
-                raise _refused(f"invalid name {name!r}")
+                raise _error(f"invalid name {name!r}")
         for record, member in self._fields:
             if member.default is not NO_DEFAULT and not fits(member.default, member.type, budget):
                 shown = json_text.compact(member.default)[:100]
-                raise _refused(f"default {shown} of field {member.name} of {record} is no {member.type.kind}")
+                raise _error(f"default {shown} of field {member.name} of {record} is no {member.type.kind}")
 
 
 def fits(value: Any, declared: AvroType, budget: Budget) -> bool:
@@ -295,11 +295,11 @@ def _text(node: dict[str, Any], key: str) -> str | None:
 def _aliases(node: dict[str, Any]) -> list[str]:
     aliases = node.get("aliases", [])
     if not isinstance(aliases, list) or not all(isinstance(alias, str) for alias in aliases):
-        raise _refused("aliases are a list of names", aliases)
+        raise _error("aliases are a list of names", aliases)
     return list(dict.fromkeys(aliases))
 
 
-def _qualified(name: str, space: str) -> str:
+def _qualify(name: str, space: str) -> str:
     if "." in name:
         return name.removeprefix(".") if name.rfind(".") == 0 else name
     return f"{space}.{name}" if space else name

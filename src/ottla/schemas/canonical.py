@@ -24,7 +24,7 @@ def canonical(schema: Schema, referred: Mapping[str, str]) -> Schema:
     return schema._replace(text=_text(schema, referred, normal=False))
 
 
-def normalized(schema: Schema, referred: Mapping[str, str]) -> Schema:
+def normalize(schema: Schema, referred: Mapping[str, str]) -> Schema:
     """Return the normal form of a schema, with its references sorted and each once. Raises UnsupportedSchema."""
     references = tuple(sorted(set(schema.references)))
     return schema._replace(text=_text(schema, referred, normal=True), references=references)
@@ -38,18 +38,18 @@ def _text(schema: Schema, referred: Mapping[str, str], *, normal: bool) -> str:
         return (avro_text.normal if normal else avro_text.canonical)(tree, known)
     if schema.kind != JSON:
         from ottla.schemas.protobuf import file_of
-        from ottla.schemas.protobuf_text import printed
+        from ottla.schemas.protobuf_text import file_text
 
-        return printed(file_of(schema.text, referred), normal=normal)
+        return file_text(file_of(schema.text, referred), normal=normal)
     value = json_text.parse(schema.text, "JSON Schema", exact=True)
     try:
-        return json_text.compact(_sorted(value) if normal else value)
+        return json_text.compact(_sort_keys(value) if normal else value)
     except RecursionError:
         raise UnsupportedSchema("not a JSON Schema: nested too deeply") from None
 
 
-def _sorted(value: Any) -> Any:
+def _sort_keys(value: Any) -> Any:
     """Return a JSON value with the keys of all objects sorted."""
     if isinstance(value, dict):
-        return {key: _sorted(value[key]) for key in sorted(value)}
-    return [_sorted(item) for item in value] if isinstance(value, list) else value
+        return {key: _sort_keys(value[key]) for key in sorted(value)}
+    return [_sort_keys(item) for item in value] if isinstance(value, list) else value

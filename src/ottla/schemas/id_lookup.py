@@ -25,7 +25,7 @@ class FoundSchema(NamedTuple):
     names: tuple[tuple[str, tuple[bytes, ...]], ...]
 
 
-def found_schema(get: Callable[[str], Any], schema: int | bytes, *, with_names: bool) -> FoundSchema:
+def find_schema(get: Callable[[str], Any], schema: int | bytes, *, with_names: bool) -> FoundSchema:
     """Ask a registry for a schema.
 
     get         returns the response to a GET request for a path
@@ -83,9 +83,9 @@ def _messages(text: str) -> tuple[tuple[str, tuple[bytes, ...]], ...]:
         from ottla.schemas.protobuf import names_in  # late: other kinds need no protobuf
     except ImportError:
         raise UnsupportedSchema(f"names of Protobuf messages need {install_command('schema')}") from None
-    return tuple((name, _encoded(path)) for path, name in names_in(text).items())
+    return tuple((name, _encode_path(path)) for path, name in names_in(text).items())
 
 
-def _encoded(path: tuple[int, ...]) -> tuple[bytes, ...]:
+def _encode_path(path: tuple[int, ...]) -> tuple[bytes, ...]:
     """Return the encodings of message indexes: those of the first message have a short one."""
     return (b"\0", b"\x02\0") if path == _FIRST_MESSAGE else (indexes_written(path),)

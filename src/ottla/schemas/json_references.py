@@ -37,11 +37,11 @@ class References:
             if isinstance(node, list):
                 waiting += [(item, base) for item in node]
             elif isinstance(node, dict):
-                base = self._identified(node, base)
+                base = self._register(node, base)
                 self._bases[id(node)] = base
                 waiting += [(value, base) for keyword, value in node.items() if keyword not in _NO_SCHEMAS]
 
-    def _identified(self, node: dict[str, Any], base: str) -> str:
+    def _register(self, node: dict[str, Any], base: str) -> str:
         """Note a schema under its identifier and anchors; return the base URI of what is in it. Raises ValueError."""
         for name in ("$id", "id"):
             identifier = node.get(name)
@@ -50,7 +50,7 @@ class References:
             if identifier.startswith("#"):
                 self._schemas.setdefault(base + identifier, node)
             elif name == "$id" or "://" in identifier:  # `id` may be the name of a property
-                base = urldefrag(_joined(base, identifier))[0]
+                base = urldefrag(_join(base, identifier))[0]
                 self._schemas.setdefault(base, node)
         for name in _ANCHORS:
             if isinstance(node.get(name), str):
@@ -62,7 +62,7 @@ class References:
 
         schema  object of one of the documents
         """
-        uri, fragment = urldefrag(_joined(self._bases.get(id(schema), ""), reference))
+        uri, fragment = urldefrag(_join(self._bases.get(id(schema), ""), reference))
         document = self._schemas.get(uri, self._schemas.get(urldefrag(reference)[0]))
         if fragment and not fragment.startswith("/"):
             return self._schemas[f"{uri}#{unquote(fragment)}"]
@@ -74,6 +74,6 @@ class References:
         return document
 
 
-def _joined(base: str, reference: str) -> str:
+def _join(base: str, reference: str) -> str:
     """Return an absolute URI; a fragment stays with any base, also with one that has no hierarchy, as urn:x."""
     return base + reference if reference.startswith("#") else urljoin(base, reference)

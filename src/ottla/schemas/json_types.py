@@ -72,7 +72,7 @@ FALSE: Final = JsonType(NEVER)
 """Types of the schemas true and false; {} allows everything, too, but is not the same to the rules."""
 
 
-def parsed(text: str, referred: Mapping[str, str], *, strict: bool = True) -> JsonType:
+def parse(text: str, referred: Mapping[str, str], *, strict: bool = True) -> JsonType:
     """Return the type that a schema declares. Raises UnsupportedSchema.
 
     referred  texts of the schemas that it refers to, by the URI that it uses
@@ -104,7 +104,7 @@ class _Parser:
         self.root = self._type(schema, "#")
         while self._unfilled:
             made, schema, keywords, references, place = self._unfilled.pop()
-            targets = [self._type(*self._referred(reference, schema, place)) for reference in references]
+            targets = [self._type(*self._resolve(reference, schema, place)) for reference in references]
             self._fill(made, keywords, place, targets)
 
     def _type(self, schema: Any, place: str) -> JsonType:
@@ -117,17 +117,17 @@ class _Parser:
             if id(schema) in passed:
                 raise UnsupportedSchema(f"not a JSON Schema: {place} refers to itself")
             passed[id(schema)] = schema
-            keywords = self._checked(schema, place)
+            keywords = self._check_keywords(schema, place)
             references = [keywords.pop(name) for name in _REFERENCES if name in keywords]
             if not references or not (self._legacy or not any(name in _ASSERTIONS for name in keywords)):
                 made = JsonType(ANY)
                 self._unfilled.append((made, schema, keywords, references, place))
                 break
-            schema, place = self._referred(references[0], schema, place)
+            schema, place = self._resolve(references[0], schema, place)
         self._types.update(dict.fromkeys(passed, made))
         return made
 
-    def _referred(self, reference: str, schema: Any, place: str) -> tuple[Any, str]:
+    def _resolve(self, reference: str, schema: Any, place: str) -> tuple[Any, str]:
         """Return a schema by its reference, and its place. Raises UnsupportedSchema."""
         try:
             target = self._references.look_up(reference, schema)
@@ -171,7 +171,7 @@ class _Parser:
             made.kind, made.criterion, made.parts = COMBINED, "allOf", parts
         made.keywords = keywords if len(parts) != 1 else {**keywords, **parts[0].keywords}
 
-    def _checked(self, schema: dict[str, Any], place: str) -> dict[str, Any]:
+    def _check_keywords(self, schema: dict[str, Any], place: str) -> dict[str, Any]:
         """Return the well-formed keywords. Raises UnsupportedSchema, if strict, for another one."""
         keywords = {}
         for name, value in schema.items():

@@ -51,12 +51,12 @@ def file_of(text: str, referred: Mapping[str, str]) -> Any:
     known: dict[str, Any] = {}
     main = _descriptor(text)
     if main is None:
-        compiled = compiled_files(text, referred)
+        compiled = compile_files(text, referred)
         main = compiled[-1]
         known = {file.name: file for file in compiled}
     else:
         for name, imported in referred.items():
-            file = _descriptor(imported) or compiled_files(imported, referred)[-1]
+            file = _descriptor(imported) or compile_files(imported, referred)[-1]
             file.name = name
             known[name] = file
     added: set[str] = set()
@@ -96,7 +96,7 @@ def _well_known(name: str) -> Any:
         raise UnsupportedSchema(f"the .proto file imports {name}, which is not installed") from None
 
 
-def compiled_files(text: str, referred: Mapping[str, str]) -> list[Any]:
+def compile_files(text: str, referred: Mapping[str, str]) -> list[Any]:
     """Compile a .proto file and its imports with protoc; that file is the last of the result."""
     made = _descriptor_set(text, tuple(referred.items()))
     return list(descriptor_pb2.FileDescriptorSet.FromString(made).file)
@@ -112,7 +112,7 @@ def _descriptor_set(text: str, referred: tuple[tuple[str, str], ...]) -> bytes:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content, encoding="utf-8")
         made = Path(folder, "made")
-        code, errors = _compiled(Path(folder), made)
+        code, errors = _compile(Path(folder), made)
         if code:
             if "No module named" in errors:
                 raise UnsupportedSchema(f"a .proto file needs protoc: {install_command('schema')}")
@@ -121,7 +121,7 @@ def _descriptor_set(text: str, referred: tuple[tuple[str, str], ...]) -> bytes:
         return made.read_bytes()
 
 
-def _compiled(folder: Path, made: Path) -> tuple[int, str]:
+def _compile(folder: Path, made: Path) -> tuple[int, str]:
     """Compile the main file in a folder; return the exit code of protoc, and its errors."""
     kept = ProtocProcess.current()
     if kept is not None:

@@ -21,7 +21,7 @@ _LAST_ENUM: Final = (1 << 31) - 1
 _VISIBILITIES: Final = {1: "local ", 2: "export "}
 
 
-def printed(file: Any, *, normal: bool = False) -> str:
+def file_text(file: Any, *, normal: bool = False) -> str:
     """Return the text of a file.
 
     file    descriptor in a pool with all that it imports, see `protobuf.file_of`
@@ -52,8 +52,8 @@ class _Printer:
         if file.package:
             yield f"package {file.package};"
         kinds = {**dict.fromkeys(file.public_dependency, "public "), **dict.fromkeys(file.weak_dependency, "weak ")}
-        imports = [f"import {kinds.get(index, '')}{_quoted(name)};" for index, name in enumerate(file.dependency)]
-        imports += [f"import option {_quoted(name)};" for name in getattr(file, "option_dependency", ())]
+        imports = [f"import {kinds.get(index, '')}{_quote(name)};" for index, name in enumerate(file.dependency)]
+        imports += [f"import option {_quote(name)};" for name in getattr(file, "option_dependency", ())]
         yield from sorted(imports) if self._normal else imports
         yield from self._options(file.options)
         yield from self._messages(file, file.message_type, file.package)
@@ -80,7 +80,7 @@ class _Printer:
     def _message(self, message: Any, around: str) -> Iterator[str]:
         visibility = _VISIBILITIES.get(getattr(message, "visibility", 0), "")
         yield f"{visibility}message {message.name} {{"
-        yield from _indented(self._body(message, _inner(around, message.name)[1:]))
+        yield from _indent(self._body(message, _inner(around, message.name)[1:]))
         yield "}"
 
     def _body(self, message: Any, scope: str) -> Iterator[str]:
@@ -108,10 +108,10 @@ class _Printer:
                 printed_oneofs.add(field.oneof_index)
                 oneof = message.oneof_decl[field.oneof_index]
                 yield f"oneof {oneof.name} {{"
-                yield from _indented(self._options(oneof.options))
+                yield from _indent(self._options(oneof.options))
                 for member in fields:
                     if member.HasField("oneof_index") and member.oneof_index == field.oneof_index:
-                        yield from _indented(self._field(member, message.nested_type, scope, is_member=True))
+                        yield from _indent(self._field(member, message.nested_type, scope, is_member=True))
                 yield "}"
 
     def _field(self, field: Any, nested: Iterable[Any], scope: str, *, is_member: bool = False) -> Iterator[str]:
@@ -124,7 +124,7 @@ class _Printer:
         label = "" if is_member or not self._writes_label(field) else f"{_LABELS[field.label]} "
         if field.type == _GROUP and entry is not None:
             yield f"{label}group {entry.name} = {field.number}{settings} {{"
-            yield from _indented(self._body(entry, _inner(scope, entry.name)[1:]))
+            yield from _indent(self._body(entry, _inner(scope, entry.name)[1:]))
             yield "}"
             return
         yield f"{label}{self._type(field, scope)} {field.name} = {field.number}{settings};"
@@ -142,11 +142,11 @@ class _Printer:
         parts = name[1:].split(".")
         for count in () if self._normal else range(1, len(parts) + 1):
             short = ".".join(parts[-count:])
-            if self._resolved(short, scope) == name[1:]:
+            if self._resolve(short, scope) == name[1:]:
                 return short
         return name
 
-    def _resolved(self, name: str, scope: str) -> str | None:
+    def _resolve(self, name: str, scope: str) -> str | None:
         """Return the full name that protoc reads: its first part is looked up from the innermost scope outwards."""
         first = name.partition(".")[0]
         while True:
@@ -159,17 +159,17 @@ class _Printer:
 
     def _enum(self, enum: Any) -> Iterator[str]:
         yield f"{_VISIBILITIES.get(getattr(enum, 'visibility', 0), '')}enum {enum.name} {{"
-        yield from _indented(self._options(enum.options))
+        yield from _indent(self._options(enum.options))
         for value in enum.value:
             yield f"  {value.name} = {value.number}{self._in_brackets(self._settings(value.options))};"
         for reserved in enum.reserved_range:
             yield f"  reserved {_range(reserved.start, reserved.end, _LAST_ENUM)};"
-        yield from _indented(self._reserved_names(enum.reserved_name))
+        yield from _indent(self._reserved_names(enum.reserved_name))
         yield "}"
 
     def _reserved_names(self, names: Iterable[str]) -> Iterator[str]:
         for name in names:
-            yield f"reserved {name if self._editions else _quoted(name)};"
+            yield f"reserved {name if self._editions else _quote(name)};"
 
     def _extensions(self, fields: Iterable[Any], nested: Iterable[Any], scope: str) -> Iterator[str]:
         names = {_inner(scope, message.name) for message in nested}
@@ -179,12 +179,12 @@ class _Printer:
 
     def _extension(self, field: Any, nested: Iterable[Any], scope: str) -> Iterator[str]:
         yield f"extend {self._reference(field.extendee, scope)} {{"
-        yield from _indented(self._field(field, nested, scope))
+        yield from _indent(self._field(field, nested, scope))
         yield "}"
 
     def _service(self, service: Any) -> Iterator[str]:
         yield f"service {service.name} {{"
-        yield from _indented(self._options(service.options))
+        yield from _indent(self._options(service.options))
         scope = _inner(self._file.package, service.name)[1:]
         for method in service.method:
             request, response = (self._reference(name, scope) for name in (method.input_type, method.output_type))
@@ -193,7 +193,7 @@ class _Printer:
             options = list(self._options(method.options))
             yield f"  rpc {method.name} ({request}) returns ({response}){' {' if options else ';'}"
             if options:
-                yield from _indented(_indented(options))
+                yield from _indent(_indent(options))
                 yield "  }"
         yield "}"
 
@@ -255,7 +255,7 @@ def _inner(scope: str, name: str) -> str:
     return f".{scope}.{name}" if scope else f".{name}"
 
 
-def _indented(lines: Iterable[str]) -> Iterator[str]:
+def _indent(lines: Iterable[str]) -> Iterator[str]:
     return (f"  {line}" for line in lines)
 
 
@@ -263,7 +263,7 @@ def _range(first: int, last: int, highest: int) -> str:
     return str(first) if first == last else f"{first} to {'max' if last == highest else last}"
 
 
-def _quoted(text: str | bytes) -> str:
+def _quote(text: str | bytes) -> str:
     return f'"{text_encoding.CEscape(text, isinstance(text, str))}"'
 
 
@@ -272,12 +272,12 @@ def _own_settings(field: Any) -> Iterator[str]:
     if field.HasField("default_value"):
         value = field.default_value
         if field.type == FieldDescriptorProto.TYPE_STRING:
-            value = _quoted(value)
+            value = _quote(value)
         elif field.type == FieldDescriptorProto.TYPE_BYTES:
             value = f'"{value}"'  # escaped in the descriptor already
         yield f"default = {value}"
     if not field.extendee and field.json_name and field.json_name != _json_name(field.name):
-        yield f"json_name = {_quoted(field.json_name)}"
+        yield f"json_name = {_quote(field.json_name)}"
 
 
 def _json_name(name: str) -> str:
@@ -293,4 +293,4 @@ def _value(field: Any, value: Any) -> str:
         return str(field.enum_type.values_by_number[value].name)
     if isinstance(value, bool):
         return "true" if value else "false"
-    return _quoted(value) if isinstance(value, str | bytes) else repr(value)
+    return _quote(value) if isinstance(value, str | bytes) else repr(value)

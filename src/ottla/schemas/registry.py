@@ -391,7 +391,7 @@ class _Http:
                 url, credentials = _without_credentials(address)
                 request = self._request(url + path, self._config.user_info or credentials, body, method)
                 try:
-                    return self._sent(request)
+                    return self._send(request)
                 except urllib.error.HTTPError as error:
                     response = _error_response(error)
                     reason = f"{url}{path}: {response.status} {response.message}"
@@ -413,7 +413,7 @@ class _Http:
             request.add_header("Authorization", f"Basic {base64.b64encode(credentials.encode()).decode()}")
         return request
 
-    def _sent(self, request: urllib.request.Request) -> Any:
+    def _send(self, request: urllib.request.Request) -> Any:
         """Return the response to a request, as JSON. Raises HTTPError, OSError, ValueError."""
         send = urllib.request.urlopen if self._config.opener is None else self._config.opener.open
         with send(request, timeout=self._config.timeout_ms / 1000) as response:

@@ -44,15 +44,15 @@ def topic_subject(context: SerializationContext, name: str | None) -> str:
 def record_subject(context: SerializationContext, name: str | None) -> str:
     """Return the name of the schema, such as "shop.Order". Raises UnsupportedSchema for a schema without a name."""
     del context
-    return _required_name(name)
+    return _require_name(name)
 
 
 def topic_record_subject(context: SerializationContext, name: str | None) -> str:
     """Return a subject such as "orders-shop.Order". Raises UnsupportedSchema for a schema without a name."""
-    return f"{context.topic}-{_required_name(name)}"
+    return f"{context.topic}-{_require_name(name)}"
 
 
-def _required_name(name: str | None) -> str:
+def _require_name(name: str | None) -> str:
     if name is None:
         raise UnsupportedSchema("the schema has no name, which this subject name strategy needs")
     return name
@@ -194,7 +194,7 @@ class AvroSerializer(_RegistrySerializer):
     def _encoder(self, schema: Schema) -> Encode:
         import fastavro
 
-        parsed = _parsed_avro(schema, self._registry)
+        parsed = _parse_avro(schema, self._registry)
         if _is_plain_bytes(parsed):
             return _bytes_of
         strict = self._strict
@@ -392,7 +392,7 @@ class AvroDeserializer(_RegistryDeserializer):
         self._logical_types = logical_types
         self._return_record_name = return_record_name
         reader = _schema_of(schema_str, AVRO)
-        self._reader = None if reader is None else _parsed_avro(reader, self._registry)
+        self._reader = None if reader is None else _parse_avro(reader, self._registry)
 
     def _decoder(self, number: int | str) -> Decode:
         import fastavro
@@ -403,7 +403,7 @@ class AvroDeserializer(_RegistryDeserializer):
 
         schema, reader = self._writer_schema(number), self._reader
         assert schema is not None
-        writer = _parsed_avro(schema, self._registry, logical_types=self._logical_types)
+        writer = _parse_avro(schema, self._registry, logical_types=self._logical_types)
         if _is_plain_bytes(writer):
             return lambda data: data[HEAD:]
         check, named = payload_check(whole(schema.text, _texts(self._registry, schema))), self._return_record_name
@@ -514,7 +514,7 @@ def _schema_of(schema: str | Schema | None, kind: str) -> Schema | None:
     return Schema(kind, text)
 
 
-def _parsed_avro(schema: Schema, registry: SchemaRegistry | None, *, logical_types: bool = True) -> Any:
+def _parse_avro(schema: Schema, registry: SchemaRegistry | None, *, logical_types: bool = True) -> Any:
     """Return a schema as parsed by fastavro. Raises UnsupportedSchema."""
     import fastavro
     from fastavro.schema import SchemaParseException, UnknownType

@@ -44,13 +44,13 @@ def tags_of(schema: Schema) -> dict[Entity, list[str]]:
     """Return the tags of all records and fields that have any; none for Protobuf. Raises UnsupportedSchema."""
     if schema.kind not in (AVRO, JSON):
         return {}
-    entities = _entities(schema.kind, _parsed(schema))
+    entities = _entities(schema.kind, _parse(schema))
     return {entity: _tags_of(node) for entity, node in entities if _tags_of(node)}
 
 
 def entities_of(schema: Schema) -> set[Entity]:
     """Return the records and fields of a schema; none of Protobuf. Raises UnsupportedSchema."""
-    return set(dict(_entities(schema.kind, _parsed(schema)))) if schema.kind in (AVRO, JSON) else set()
+    return set(dict(_entities(schema.kind, _parse(schema)))) if schema.kind in (AVRO, JSON) else set()
 
 
 def with_tags(schema: Schema, added: Tags, removed: Tags) -> Schema:
@@ -59,7 +59,7 @@ def with_tags(schema: Schema, added: Tags, removed: Tags) -> Schema:
         return schema
     if schema.kind not in (AVRO, JSON):
         raise UnsupportedSchema(f"tags cannot be added to or removed from a schema of type {schema.kind}")
-    tree = _parsed(schema)
+    tree = _parse(schema)
     entities = dict(_entities(schema.kind, tree))
     for entity in dict.fromkeys([*added, *removed]):
         node = _find(schema.kind, entities, entity)
@@ -72,7 +72,7 @@ def with_tags(schema: Schema, added: Tags, removed: Tags) -> Schema:
     return schema._replace(text=json_text.compact(tree))
 
 
-def _parsed(schema: Schema) -> Any:
+def _parse(schema: Schema) -> Any:
     return json_text.parse(schema.text, "Avro schema" if schema.kind == AVRO else "JSON Schema", exact=True)
 
 

@@ -50,7 +50,7 @@ def export(registry: SchemaRegistry, directory: Path) -> Copied:
     subjects = [subject for subject in registry.subjects() if not subject.startswith(":.")]
     for subject in subjects:
         numbers = registry.versions(subject)
-        versions = [_stored(registry, subject, number) for number in numbers]
+        versions = [_fetch_version(registry, subject, number) for number in numbers]
         index["subjects"][subject] = [version.id for version in versions]
         if numbers != list(range(1, len(numbers) + 1)):
             index["versions"][subject] = numbers
@@ -72,7 +72,7 @@ def export(registry: SchemaRegistry, directory: Path) -> Copied:
     return Copied(len(subjects), count)
 
 
-def _stored(registry: SchemaRegistry, subject: str, number: int) -> StoredVersion:
+def _fetch_version(registry: SchemaRegistry, subject: str, number: int) -> StoredVersion:
     registered, entity = registry.version(subject, number), registry.entity(subject, number)
     contract = {name: entity[name] for name in _CONTRACT if entity.get(name)}
     return StoredVersion(subject, number, registered.id, registered.schema, contract)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ottla.registry.contracts import check_metadata, check_rules, filled_metadata, filled_rules
+from ottla.registry.contracts import check_metadata, check_rules, fill_metadata, fill_rules
 from ottla.registry.refusals import Refusal
 
 RULE = {"name": "r", "kind": "CONDITION", "mode": "WRITE", "type": "CEL", "expr": "true"}
@@ -74,16 +74,16 @@ def test_metadata_is_merged_in_the_order_default_own_override() -> None:
         "sensitive": ["x", "y"],
         "tags": {"t": ["PII"]},
     }
-    assert filled_metadata(config, own, {"properties": {"d": "previous"}}) == expected
-    assert filled_metadata({}, None, own) == own
-    assert filled_metadata({}, {}, own) == {}
-    assert filled_metadata({}, None, None) is None
+    assert fill_metadata(config, own, {"properties": {"d": "previous"}}) == expected
+    assert fill_metadata({}, None, own) == own
+    assert fill_metadata({}, {}, own) == {}
+    assert fill_metadata({}, None, None) is None
 
 
 def test_rules_are_merged_by_name() -> None:
     other = {**RULE, "name": "o"}
     changed = {**RULE, "expr": "false"}
     config = {"defaultRuleSet": {"domainRules": [RULE]}, "overrideRuleSet": {"domainRules": [changed]}}
-    assert filled_rules(config, {"domainRules": [other]}, None) == {"domainRules": [other, changed]}
-    assert filled_rules({}, None, {"domainRules": [RULE]}) == {"domainRules": [RULE]}
-    assert filled_rules({}, None, None) is None
+    assert fill_rules(config, {"domainRules": [other]}, None) == {"domainRules": [other, changed]}
+    assert fill_rules({}, None, {"domainRules": [RULE]}) == {"domainRules": [RULE]}
+    assert fill_rules({}, None, None) is None

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ottla.registry.election import Identity, decoded, elect, elected, identity_of
+from ottla.registry.election import Identity, elect, identity_of, json_or_none, leader_of
 
 KARAPACE = b'{"version":1,"host":"127.0.0.1","port":8081,"scheme":"http","master_eligibility":true}'
 CONFLUENT = b'{"host":"127.0.0.2","port":8081,"master_eligibility":true,"scheme":"https","leader":false,"version":1}'
@@ -21,7 +21,7 @@ def test_eligible_member_with_the_smallest_url_is_elected() -> None:
     assignment = elect({"a": CONFLUENT, "b": KARAPACE, "c": INELIGIBLE})
     fields = json.loads(assignment)
     assert (fields["version"], fields["error"], fields["master"]) == (1, 0, "b")
-    assert elected(assignment) == Identity("http", "127.0.0.1", 8081)
+    assert leader_of(assignment) == Identity("http", "127.0.0.1", 8081)
 
 
 @pytest.mark.parametrize(
@@ -36,10 +36,10 @@ def test_eligible_member_with_the_smallest_url_is_elected() -> None:
 def test_no_member_is_elected_without_an_eligible_one(members: dict[str, bytes], error: int) -> None:
     assignment = elect(members)
     assert json.loads(assignment)["error"] == error
-    assert elected(assignment) is None
+    assert leader_of(assignment) is None
 
 
 @pytest.mark.parametrize("data", [b"", b"null", b"[]", b"{", b'{"master_identity":7}', b"\xff", b"[" * 100_000])
 def test_malformed_assignment_elects_no_member(data: bytes) -> None:
-    assert elected(data) is None
-    assert identity_of(decoded(data)) is None
+    assert leader_of(data) is None
+    assert identity_of(json_or_none(data)) is None

@@ -98,7 +98,7 @@ def test_write_that_takes_long_keeps_the_next_ones_waiting() -> None:
         gate.set()
         value = await operations.register(posted("b", 3), normalize=False)
         assert value.id == 2
-        first = topic.state.identified(".", 1)
+        first = topic.state.find_by_id(".", 1)
         assert first is not None
         assert json.loads(first.value.schema.text)["size"] == 1
 

@@ -17,7 +17,7 @@ from ottla.registry.records import (
     SchemaValue,
     WrongRecord,
     context_record,
-    decoded,
+    decode_record,
     noop,
     schema_record,
     schema_tombstone,
@@ -85,7 +85,7 @@ WRITTEN = {
 def test_bytes_are_those_of_confluents_registry(name: str) -> None:
     record, key, value = WRITTEN[name]
     assert record.encoded() == (key, value)
-    assert decoded(key, value) == record
+    assert decode_record(key, value) == record
 
 
 READ = {
@@ -133,7 +133,7 @@ READ = {
 @pytest.mark.parametrize("name", READ)
 def test_records_of_other_registries_are_read(name: str) -> None:
     key, value, expected = READ[name]
-    record = decoded(key, value)
+    record = decode_record(key, value)
     assert record is not None
     assert record.key == expected
     assert not isinstance(record.value, dict) or None not in record.value.values()
@@ -143,14 +143,14 @@ def test_fields_that_are_not_known_are_kept() -> None:
     key = b'{"keytype":"SCHEMA","subject":"a","version":1,"magic":1}'
     fields = {"subject": "a", "version": 1, "id": 1, "md5": "1B2M2Y8AsgTpgAmY7PhCfg==", "metadata": {"tags": {}}}
     fields |= {"schema": '"int"', "deleted": True, "schemaTags": [{"x": 1}]}
-    record = decoded(key, json.dumps(fields).encode())
+    record = decode_record(key, json.dumps(fields).encode())
     assert record is not None
     assert json.loads(record.encoded()[1] or b"") == fields
 
 
 def test_unknown_kinds_are_skipped() -> None:
-    assert decoded(b'{"keytype":"ASSOC","magic":0}', b"{}") is None
-    assert decoded(b'{"magic":0}', b"nonsense") is None
+    assert decode_record(b'{"keytype":"ASSOC","magic":0}', b"{}") is None
+    assert decode_record(b'{"magic":0}', b"nonsense") is None
 
 
 WRONG = {
@@ -185,4 +185,4 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_malformed_record_raises_wrong_record(name: str) -> None:
     with pytest.raises(WrongRecord):
-        decoded(*WRONG[name])
+        decode_record(*WRONG[name])

@@ -15,7 +15,7 @@ from ottla.registry.records import (
     Record,
     SchemaValue,
     clearing,
-    decoded,
+    decode_record,
     schema_record,
     schema_tombstone,
     setting_record,
@@ -35,7 +35,7 @@ def replayed(records: list[Record], offsets: list[int] | None = None) -> State:
     state = State()
     for offset, record in zip(offsets or range(len(records)), records, strict=True):
         key, content = record.encoded()
-        state.apply(decoded(key, content), offset, 1000 + offset)
+        state.apply(decode_record(key, content), offset, 1000 + offset)
     return state
 
 
@@ -86,7 +86,7 @@ def test_version_that_was_deleted_may_be_written_again() -> None:
 
 def test_id_is_not_used_again_after_a_permanent_deletion() -> None:
     state = replayed([schema_record(value("a", 1, 5)), schema_tombstone("a", 1)])
-    assert (state.identified(".", 5), state.context(".").highest_id) == (None, 5)
+    assert (state.find_by_id(".", 5), state.context(".").highest_id) == (None, 5)
     assert state.context(".").by_digest == {}
 
 
@@ -136,9 +136,9 @@ def test_setting_comes_from_the_nearest_scope() -> None:
 
 def test_global_config_of_karapace_and_confluent_is_one() -> None:
     state = State()
-    state.apply(decoded(b'{"keytype":"CONFIG","subject":null,"magic":0}', b'{"compatibilityLevel":"FULL"}'), 0, 0)
+    state.apply(decode_record(b'{"keytype":"CONFIG","subject":null,"magic":0}', b'{"compatibilityLevel":"FULL"}'), 0, 0)
     assert state.config("a")["compatibilityLevel"] == "FULL"
-    state.apply(decoded(b'{"keytype":"CONFIG","magic":0}', b'{"compatibilityLevel":"NONE"}'), 1, 0)
+    state.apply(decode_record(b'{"keytype":"CONFIG","magic":0}', b'{"compatibilityLevel":"NONE"}'), 1, 0)
     assert state.config("a")["compatibilityLevel"] == "NONE"
 
 

@@ -14,7 +14,7 @@ from ottla.client.errors import KafkaError
 from ottla.registry import operations
 from ottla.registry import store as stores
 from ottla.registry.operations import Operations, Posted
-from ottla.registry.records import decoded
+from ottla.registry.records import decode_record
 from ottla.registry.refusals import Refusal
 from ottla.registry.state import State
 from ottla.registry.store import Store
@@ -139,7 +139,7 @@ class World:
         await asyncio.sleep(5)
         state = State()
         for record in self.topic.records:
-            state.apply(decoded(record.key, record.value), record.offset, 0)
+            state.apply(decode_record(record.key, record.value), record.offset, 0)
             # With epochs nothing is appended that was decided before the last NOOP.
             assert not (self.topic.has_epochs and state.overwritten)
         for process in self.processes:
@@ -149,7 +149,7 @@ class World:
         compacted = State()
         last = {record.key: record for record in self.topic.records}
         for record in sorted(last.values()):
-            compacted.apply(decoded(record.key, record.value), record.offset, 0)
+            compacted.apply(decode_record(record.key, record.value), record.offset, 0)
         assert contents(compacted) == contents(state)
         return state
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ottla.schemas.avro_types import AvroType, parsed
+from ottla.schemas.avro_types import AvroType, parse
 from ottla.schemas.budget import Budget, TooComplex
 from ottla.schemas.compatibility.avro import incompatibilities
 from ottla.schemas.registry import UnsupportedSchema
@@ -23,7 +23,7 @@ MISSING = "READER_FIELD_MISSING_DEFAULT_VALUE"
 
 
 def schema(declared: Any) -> AvroType:
-    return parsed(json.dumps(declared), {})
+    return parse(json.dumps(declared), {})
 
 
 def record(*fields: Any, name: str = "R", **more: Any) -> dict[str, Any]:
@@ -236,5 +236,5 @@ def test_comparison_ends_soon(bomb: str) -> None:
 def test_schema_that_would_take_too_long_is_refused(text: str) -> None:
     begun = time.process_time()
     with pytest.raises(UnsupportedSchema):
-        parsed(text, {})
+        parse(text, {})
     assert time.process_time() - begun < 5

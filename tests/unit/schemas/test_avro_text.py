@@ -9,7 +9,7 @@ import random
 import pytest
 
 from ottla.schemas import avro_text
-from ottla.schemas.avro_types import parsed, with_known
+from ottla.schemas.avro_types import parse, with_known
 from ottla.schemas.registry import UnsupportedSchema
 from tests.unit.schemas.avro_dice import AvroDice
 
@@ -114,10 +114,10 @@ CANONICAL: dict[str, str | None] = {
 def test_canonical_text(text: str, canonical: str | None) -> None:
     if canonical is None:
         with pytest.raises(UnsupportedSchema, match=r"^not an Avro schema: [^\n]+$"):
-            parsed(text, {})
+            parse(text, {})
     else:
-        assert avro_text.canonical(parsed(text, {})) == canonical
-        assert avro_text.canonical(parsed(canonical, {})) == canonical
+        assert avro_text.canonical(parse(text, {})) == canonical
+        assert avro_text.canonical(parse(canonical, {})) == canonical
 
 
 def test_canonical_and_normal_texts_come_back_byte_for_byte(request: pytest.FixtureRequest) -> None:
@@ -127,14 +127,14 @@ def test_canonical_and_normal_texts_come_back_byte_for_byte(request: pytest.Fixt
     for _ in range(1_000):
         text = json.dumps(dice.pair()[0])
         try:
-            schema = parsed(text, {})
+            schema = parse(text, {})
         except UnsupportedSchema:  # two definitions of a name, for example
             continue
         printed += 1
         for form in (avro_text.canonical, avro_text.normal):
-            assert form(parsed(form(schema), {})) == form(schema), f"--seed {seed}: {text}"
+            assert form(parse(form(schema), {})) == form(schema), f"--seed {seed}: {text}"
         if '".T' not in text:  # Java prints an alias without a namespace like one of the type's
-            assert avro_text.normal(parsed(avro_text.canonical(schema), {})) == avro_text.normal(schema), text
+            assert avro_text.normal(parse(avro_text.canonical(schema), {})) == avro_text.normal(schema), text
     assert printed > 500
 
 
@@ -145,7 +145,7 @@ def test_normal_text_has_full_names_and_sorted_attributes() -> None:
         '{"name":"b","type":["null","R"],"default":null},{"name":"c","type":{"type":"enum","name":"E","default":"A",'
         '"symbols":["B","A"]}}]}'
     )
-    assert avro_text.normal(parsed(text, {})) == (
+    assert avro_text.normal(parse(text, {})) == (
         '{"name":"x.R","type":"record","fields":[{"name":"a","type":{"type":"bytes","logicalType":"decimal","scale":2,'
         '"x":1},"doc":"f","x":1,"y":2,"order":"ignore"},{"name":"b","type":["null","x.R"],"default":null},'
         '{"name":"c","type":{"name":"x.E","type":"enum","symbols":["B","A"],"default":"A"}}],"aliases":["x.S","x.T"],'
@@ -162,4 +162,4 @@ def test_references_are_names() -> None:
 
 def test_registered_schemas_are_not_checked_again() -> None:
     text = with_field('"type":"int","default":"1"').replace('"a"', '"a b"')
-    assert avro_text.canonical(parsed(text, {}, strict=False)) == text
+    assert avro_text.canonical(parse(text, {}, strict=False)) == text

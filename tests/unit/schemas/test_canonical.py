@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.schemas.canonical import canonical, normalized
+from ottla.schemas.canonical import canonical, normalize
 from ottla.schemas.registry import AVRO, JSON, PROTOBUF, Reference, Schema, UnsupportedSchema
 
 JSON_TEXT = (
@@ -20,7 +20,7 @@ def test_avro_is_printed_like_java_and_sorted() -> None:
     printed = canonical(schema, {})
     assert printed.text == '{"type":"record","name":"R","namespace":"n","fields":[],"x":1,"a":2}'
     assert canonical(printed, {}) == printed
-    assert text(normalized(schema, {})) == '{"name":"n.R","type":"record","fields":[],"a":2,"x":1}'
+    assert text(normalize(schema, {})) == '{"name":"n.R","type":"record","fields":[],"a":2,"x":1}'
 
 
 def test_json_keeps_its_order_and_the_digits_of_its_numbers() -> None:
@@ -29,7 +29,7 @@ def test_json_keeps_its_order_and_the_digits_of_its_numbers() -> None:
         '{"type":"object","properties":{"b":{"maximum":1.50},"a":{"enum":[1E+2,10000000000000000000000,"é/"]}}}'
     )
     assert canonical(printed, {}) == printed
-    assert text(normalized(printed, {})) == (
+    assert text(normalize(printed, {})) == (
         '{"properties":{"a":{"enum":[1E+2,10000000000000000000000,"é/"]},"b":{"maximum":1.50}},"type":"object"}'
     )
 
@@ -41,19 +41,19 @@ def test_protobuf_is_printed_from_its_descriptor() -> None:
     printed = canonical(schema, referred)
     assert printed.text == 'syntax = "proto3";\nimport "n.proto";\nmessage M {\n  N n = 1;\n}\n'
     assert canonical(printed, referred) == printed
-    assert "  .N n = 1;" in text(normalized(schema, referred))
+    assert "  .N n = 1;" in text(normalize(schema, referred))
 
 
 def test_references_of_the_normal_form_are_sorted_and_each_once() -> None:
     first, second = Reference("a", "s", 1), Reference("b", "s", 2)
     schema = Schema(JSON, "true", (second, first, second))
-    assert normalized(schema, {}).references == (first, second)
+    assert normalize(schema, {}).references == (first, second)
     assert canonical(schema, {}).references == schema.references
 
 
 @pytest.mark.parametrize("kind", [AVRO, JSON])
 @pytest.mark.parametrize("malformed", ["", "{", "[" * 100_000, '{"a":NaN}', '{"a":' * 5_000 + "1" + "}" * 5_000])
 def test_malformed_text_is_refused(kind: str, malformed: str) -> None:
-    for form in (canonical, normalized):
+    for form in (canonical, normalize):
         with pytest.raises(UnsupportedSchema, match=r"^not an? [^\n]+$"):
             form(Schema(kind, malformed), {})

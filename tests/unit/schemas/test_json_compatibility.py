@@ -23,7 +23,7 @@ NEW_DRAFT = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
 
 def compare(old: Any, new: Any, *, is_lenient: bool = False) -> list[tuple[str, str]]:
     """Return the values of the old schema that the new one cannot read, as (kind, path)."""
-    before, after = (json_types.parsed(json.dumps(schema), {}) for schema in (old, new))
+    before, after = (json_types.parse(json.dumps(schema), {}) for schema in (old, new))
     differences = incompatibilities(after, before, Budget(), is_lenient=is_lenient)
     for difference in differences:
         assert difference.message("new", "old").startswith(f"{{errorType:'{difference.kind}', description:'"), (
@@ -426,7 +426,7 @@ def test_references_lead_to_definitions_anchors_ids_and_other_schemas() -> None:
         "http://x/number.json": json.dumps(NUMBER),
         "http://x/pair.json": json.dumps({"definitions": {"n": {"$ref": "number.json"}}}),
     }
-    parsed = json_types.parsed(json.dumps(schema), referred)
+    parsed = json_types.parse(json.dumps(schema), referred)
     assert [parsed.named["properties"][str(index)].kind for index in range(len(targets))] == ["number"] * len(targets)
 
 
@@ -436,15 +436,15 @@ def test_identifiers_within_values_are_ignored() -> None:
         "default": {"$id": "#x"},
         "definitions": {"id": {"id": "y", "$anchor": "x"}},
     }
-    parsed = json_types.parsed(json.dumps({**schema, **NEW_DRAFT}), {})
+    parsed = json_types.parse(json.dumps({**schema, **NEW_DRAFT}), {})
     assert parsed.named["properties"]["a"].kind == "any"
     with pytest.raises(UnsupportedSchema, match="refers to #x"):
-        json_types.parsed(json.dumps({**schema, **NEW_DRAFT, "definitions": {}}), {})
+        json_types.parse(json.dumps({**schema, **NEW_DRAFT, "definitions": {}}), {})
 
 
 def test_identifiers_without_hierarchy_have_fragments() -> None:
     schema = {"$id": "urn:a:b", "definitions": {"n": NUMBER}, "properties": {"a": {"$ref": "#/definitions/n"}}}
-    assert json_types.parsed(json.dumps(schema), {}).named["properties"]["a"].kind == "number"
+    assert json_types.parse(json.dumps(schema), {}).named["properties"]["a"].kind == "number"
 
 
 def many_references(target: str, **more: Any) -> str:
@@ -469,7 +469,7 @@ def chain(levels: int) -> dict[str, Any]:
 )
 def test_references_are_looked_up_soon(text: str) -> None:
     begun = time.process_time()
-    parsed = json_types.parsed(text, {})
+    parsed = json_types.parse(text, {})
     assert {member.kind for member in parsed.named["properties"].values()} == {"number"}
     assert time.process_time() - begun < 5
 
@@ -498,11 +498,11 @@ def test_keywords_beside_a_reference_count_from_2019_on() -> None:
 )
 def test_malformed_schema_is_refused(schema: str) -> None:
     with pytest.raises(UnsupportedSchema, match=r"^not a JSON Schema: [^\n]+$"):
-        json_types.parsed(schema, {})
+        json_types.parse(schema, {})
 
 
 def test_registered_schema_with_malformed_keywords_is_read() -> None:
-    parsed = json_types.parsed('{"type":"object","properties":5,"required":"a","maxProperties":"x"}', {}, strict=False)
+    parsed = json_types.parse('{"type":"object","properties":5,"required":"a","maxProperties":"x"}', {}, strict=False)
     assert parsed.kind == "object"
 
 

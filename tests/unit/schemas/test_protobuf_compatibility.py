@@ -7,8 +7,8 @@ import pytest
 pytest.importorskip("grpc_tools", reason="protoc comes with the extra: pip install 'ottla[schema]'")
 
 from ottla.schemas.budget import Budget
-from ottla.schemas.compatibility.protobuf import incompatibilities, parsed
-from ottla.schemas.protobuf import compiled_files, in_base64
+from ottla.schemas.compatibility.protobuf import incompatibilities, parse
+from ottla.schemas.protobuf import compile_files, in_base64
 from ottla.schemas.registry import UnsupportedSchema
 
 GROUPS = [
@@ -35,7 +35,7 @@ def compare(
     old: str, new: str, old_imports: dict[str, str] | None = None, imports: dict[str, str] | None = None
 ) -> list[str]:
     """Kinds and places of what the new schema cannot read."""
-    before, after = parsed(old, old_imports or {}), parsed(new, imports or {})
+    before, after = parse(old, old_imports or {}), parse(new, imports or {})
     differences = incompatibilities(after, before, Budget())
     for difference in differences:
         assert difference.message("new", "old").startswith(f"{{errorType:'{difference.kind}', description:'"), (
@@ -264,7 +264,7 @@ def test_message_may_move_to_another_file() -> None:
 
 def test_descriptors_in_base64_are_compared_like_texts() -> None:
     old, new = proto3("message M { int32 a = 1; }"), proto3("message M { string a = 1; }")
-    described = in_base64(compiled_files(old, {})[-1])
+    described = in_base64(compile_files(old, {})[-1])
     assert compare(described, old) == compare(old, described) == []
     assert compare(described, new) == ["FIELD_SCALAR_KIND_CHANGED #/M/1"]
 
@@ -299,6 +299,6 @@ def test_malformed_file_is_refused_in_one_line(text: str, why: str) -> None:
         assert compare(text, proto2("message M {}")) == ["PACKAGE_CHANGED #/"]
         return
     with pytest.raises(UnsupportedSchema) as refused:
-        parsed(text, {})
+        parse(text, {})
     assert str(refused.value).startswith(why)
     assert "\n" not in str(refused.value)

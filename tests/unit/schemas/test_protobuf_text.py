@@ -9,8 +9,8 @@ grpc_tools = pytest.importorskip("grpc_tools", reason="protoc comes with the ext
 
 from google.protobuf.descriptor_pb2 import FileDescriptorProto  # noqa: E402
 
-from ottla.schemas.protobuf import compiled_files, file_of, in_base64  # noqa: E402
-from ottla.schemas.protobuf_text import printed  # noqa: E402
+from ottla.schemas.protobuf import compile_files, file_of, in_base64  # noqa: E402
+from ottla.schemas.protobuf_text import file_text  # noqa: E402
 
 LIBRARY = sorted((Path(grpc_tools.__file__).parent / "_proto" / "google" / "protobuf").rglob("*.proto"))
 
@@ -88,7 +88,7 @@ REFERRED = {"o.proto": OPTIONS}
 
 def described(text: str) -> FileDescriptorProto:
     """Return the descriptor that protoc makes of a text, without empty options of extension ranges."""
-    file = compiled_files(text, REFERRED)[-1]
+    file = compile_files(text, REFERRED)[-1]
     assert isinstance(file, FileDescriptorProto)
     messages = list(file.message_type)
     while messages:
@@ -106,12 +106,12 @@ def described(text: str) -> FileDescriptorProto:
     ids=[*TEXTS, "declared options", *(path.stem for path in LIBRARY)],
 )
 def test_text_means_the_same_and_comes_back(text: str) -> None:
-    canonical = printed(file_of(text, REFERRED))
+    canonical = file_text(file_of(text, REFERRED))
     assert described(canonical) == described(text), canonical
-    assert printed(file_of(canonical, REFERRED)) == canonical
-    normal = printed(file_of(text, REFERRED), normal=True)
-    assert printed(file_of(normal, REFERRED), normal=True) == normal
-    assert printed(file_of(canonical, REFERRED), normal=True) == normal
+    assert file_text(file_of(canonical, REFERRED)) == canonical
+    normal = file_text(file_of(text, REFERRED), normal=True)
+    assert file_text(file_of(normal, REFERRED), normal=True) == normal
+    assert file_text(file_of(canonical, REFERRED), normal=True) == normal
 
 
 def test_canonical_text() -> None:
@@ -129,8 +129,8 @@ message M {
   }
 }
 """
-    assert printed(file_of(text, {})) == canonical
-    assert printed(file_of(in_base64(described(text)), {})) == canonical
+    assert file_text(file_of(text, {})) == canonical
+    assert file_text(file_of(in_base64(described(text)), {})) == canonical
 
 
 def test_normal_text_has_one_order() -> None:
@@ -138,5 +138,5 @@ def test_normal_text_has_one_order() -> None:
         return file_of(f'syntax = "proto3"; package p; message M {{ {" ".join(fields)} }}', {})
 
     one, other = schema("M a = 1;", "p.M b = 2;"), schema(".p.M b = 2;", "p.M a = 1;")
-    assert printed(one) != printed(other)
-    assert printed(one, normal=True) == printed(other, normal=True)
+    assert file_text(one) != file_text(other)
+    assert file_text(one, normal=True) == file_text(other, normal=True)

@@ -315,7 +315,7 @@ MONEY = 'syntax = "proto3"; package shop; message Money { int64 cents = 1; }'
 def compiled() -> Any:
     """The classes of PROTO as any Protobuf program has them."""
     pool = descriptor_pool.DescriptorPool()
-    for file in protobuf.compiled_files(PROTO, {"common/money.proto": MONEY}):
+    for file in protobuf.compile_files(PROTO, {"common/money.proto": MONEY}):
         pool.Add(file)
     return lambda name: message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
 
@@ -367,9 +367,9 @@ def test_protobuf_tells_messages_apart_by_their_indexes(registry: Registry) -> N
 
 
 def test_protobuf_of_a_compiled_set_needs_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    files = protobuf.compiled_files(PROTO, {"common/money.proto": MONEY})
+    files = protobuf.compile_files(PROTO, {"common/money.proto": MONEY})
     text, referred = protobuf.files_of(FileDescriptorSet(file=files).SerializeToString())
-    monkeypatch.setattr(protobuf, "compiled_files", None)
+    monkeypatch.setattr(protobuf, "compile_files", None)
     asked = reading("PROTOBUF", text, None, referred=tuple(referred.items()), message="Other")
     assert read([head(9) + indexes_written((1,)) + b"\x0a\x01t"], asked) == [{"text": "t"}]
 

@@ -5,7 +5,7 @@ from typing import Any
 from ottla.broker.requests.schema_source import Query, Source, Unchecked
 from ottla.metadata.configs import BrokerValues
 from ottla.metadata.configs.schema_rules import REGISTRY_URL
-from ottla.schemas.id_lookup import FoundSchema, found_schema
+from ottla.schemas.id_lookup import FoundSchema, find_schema
 from ottla.schemas.registry import RegistryError, RegistryRefusal, SchemaNotFound, SchemaRegistry, UnsupportedSchema
 
 
@@ -39,7 +39,7 @@ def look_up(source: Source, query: Query) -> FoundSchema | Unchecked | None:
     """Return what a registry says of a schema; None if it does not have it."""
     schema, with_names = query
     try:
-        return found_schema(source.get, schema, with_names=with_names)
+        return find_schema(source.get, schema, with_names=with_names)
     except SchemaNotFound:
         return None
     except (UnsupportedSchema, RegistryRefusal) as wrong:

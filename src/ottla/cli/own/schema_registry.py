@@ -144,7 +144,7 @@ async def _serve(config: "RegistryConfig") -> str | None:
     except OSError as error:
         where = address_text(config.host, config.port)
         return f"cannot listen on {where}: {error.strerror or error}; choose another address with --listen"
-    ending = [asyncio.create_task(stopped.wait()), asyncio.create_task(service.ended())]
+    ending = [asyncio.create_task(stopped.wait()), asyncio.create_task(service.wait_ended())]
     ready = asyncio.create_task(service.wait_ready())
     try:
         await asyncio.wait([*ending, ready], return_when=asyncio.FIRST_COMPLETED)

@@ -19,7 +19,7 @@ from ottla.schemas.compatibility.levels import (
     Finding,
     ParsedSchema,
     first_failure,
-    parsed,
+    parse,
 )
 from ottla.schemas.registry import (
     AVRO,
@@ -143,9 +143,9 @@ def check(
     if len(against) > 1 and not level.endswith("_TRANSITIVE"):
         raise click.UsageError(f"{level} compares with one version: name one with --against, or add _TRANSITIVE")
     schema = Schema(kind or _kind(file), _text(file))
-    new = _parsed(EarlierSchema(file, schema, referred or earlier[0].referred), strict=True)
+    new = _parse(EarlierSchema(file, schema, referred or earlier[0].referred), strict=True)
     try:
-        compared = [_parsed(old, strict=False) for old in earlier]
+        compared = [_parse(old, strict=False) for old in earlier]
         failure = first_failure(new, compared, level, is_lenient=(policy or "").upper() == LENIENT)
     except UnsupportedSchema as refused:
         raise CommandFailed(f"{file}: {refused}") from None
@@ -375,9 +375,9 @@ def _echo(file: str, old: str, level: str, findings: list[Finding], *, as_json: 
         click.echo(f"{file} is {level} compatible with {old}")
 
 
-def _parsed(named: EarlierSchema, *, strict: bool) -> ParsedSchema:
+def _parse(named: EarlierSchema, *, strict: bool) -> ParsedSchema:
     try:
-        return parsed(named.schema, named.referred, strict=strict)
+        return parse(named.schema, named.referred, strict=strict)
     except UnsupportedSchema as refused:
         raise CommandFailed(f"{named.name}: {refused}") from None
 

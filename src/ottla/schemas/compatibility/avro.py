@@ -7,11 +7,11 @@ used again outside of it.
 
 from typing import Final
 
-from ottla.schemas.avro_types import NO_DEFAULT, AvroField, AvroType, parsed
+from ottla.schemas.avro_types import NO_DEFAULT, AvroField, AvroType, parse
 from ottla.schemas.budget import Budget
 from ottla.schemas.compatibility.incompatibility import Incompatibility
 
-__all__ = ["field_names", "incompatibilities", "parsed"]
+__all__ = ["field_names", "incompatibilities", "parse"]
 _PROMOTED_FROM: Final = {
     "long": {"int"},
     "float": {"int", "long"},
@@ -52,11 +52,11 @@ class _Comparison:
         result = self._results.get(pair)
         if result is None:
             self._results[pair] = []  # compatible, until the comparison has ended
-            result = self._results[pair] = self._compared(reader, writer, place)
+            result = self._results[pair] = self._compare_kind(reader, writer, place)
         self._budget.spend(len(result))  # a result that is used twice at each of 20 levels is listed a million times
         return result
 
-    def _compared(self, reader: AvroType, writer: AvroType, place: tuple[str, ...]) -> Found:
+    def _compare_kind(self, reader: AvroType, writer: AvroType, place: tuple[str, ...]) -> Found:
         kind = _kind(reader)
         if kind != _kind(writer):
             return self._of_other_kind(reader, writer, place)

@@ -14,9 +14,9 @@ from typing import Any, Final
 from ottla.regexes import InvalidRegex, compiled
 from ottla.schemas.budget import Budget
 from ottla.schemas.compatibility.incompatibility import Incompatibility
-from ottla.schemas.json_types import ANY, COMBINED, FALSE, NEVER, TRUE, JsonType, parsed
+from ottla.schemas.json_types import ANY, COMBINED, FALSE, NEVER, TRUE, JsonType, parse
 
-__all__ = ["field_names", "incompatibilities", "parsed"]
+__all__ = ["field_names", "incompatibilities", "parse"]
 Reasons = list[tuple[str, tuple[str, ...]]]
 """Kinds of incompatibilities with the steps that lead to them."""
 Pair = tuple[int, int]
@@ -98,9 +98,9 @@ class _Comparison:
         request: Request = (old, new)
         while True:
             before, after = request
-            reasons = self._known(before, after)
+            reasons = self._look_up_result(before, after)
             if reasons is None and before is not None and after is not None:
-                stack.append(((id(before), id(after)), self._compared(before, after)))
+                stack.append(((id(before), id(after)), self._compare_types(before, after)))
                 self._results[stack[-1][0]] = None
             while stack:
                 pair, comparing = stack[-1]
@@ -113,7 +113,7 @@ class _Comparison:
             else:
                 return reasons or []
 
-    def _known(self, old: JsonType | None, new: JsonType | None) -> Reasons | None:
+    def _look_up_result(self, old: JsonType | None, new: JsonType | None) -> Reasons | None:
         """Return what is known of a pair before it is compared. No type at all (None) may be followed by no type only."""
         self._budget.spend()
         if new is None or old is None:
@@ -131,29 +131,29 @@ class _Comparison:
         self._budget.spend(len(reasons))
         return reasons
 
-    def _compared(self, old: JsonType, new: JsonType) -> Comparing:
+    def _compare_types(self, old: JsonType, new: JsonType) -> Comparing:
         if (yield from self._fits_a_part(old, new)) or old.kind == NEVER or new.kind == ANY:
             return []
         if old.kind != new.kind:
             return [("TYPE_CHANGED", ())]
         if old.kind == COMBINED:
-            return (yield from self._combined(old, new))
+            return (yield from self._compare_combined(old, new))
         if old.kind == "not":
             reverse = yield new.schemas["not"], old.schemas["not"]
             return [("NOT_TYPE_EXTENDED", ("not",))] if reverse else []
         reasons: Reasons = []
         if old.kind == "object":
-            reasons += _required(old, new)
+            reasons += _newly_required(old, new)
             reasons += yield from self._properties(old, new)
             reasons += yield from self._dependencies(old, new)
             limits = yield from _rest(old, new, "additionalProperties", "ADDITIONAL_PROPERTIES")
-            limits += yield from _unevaluated(old, new, "unevaluatedProperties", "UNEVALUATED_PROPERTIES")
+            limits += yield from _compare_unevaluated(old, new, "unevaluatedProperties", "UNEVALUATED_PROPERTIES")
             reasons += [reason for reason in limits if not self._is_lenient or reason[0] not in _LENIENTLY_LIMITED]
         elif old.kind == "array":
             reasons += _below("items", (yield old.schemas.get("items"), new.schemas.get("items")))
             reasons += yield from _items(old, new)
             reasons += yield from _rest(old, new, "additionalItems", "ADDITIONAL_ITEMS")
-            reasons += yield from _unevaluated(old, new, "unevaluatedItems", "UNEVALUATED_ITEMS")
+            reasons += yield from _compare_unevaluated(old, new, "unevaluatedItems", "UNEVALUATED_ITEMS")
         elif old.kind in ("enum", "const"):
             reasons += self._values(old, new)
         return [*reasons, *_keywords(old, new), *_limits(old, new)]
@@ -186,7 +186,7 @@ class _Comparison:
                 return True
         return False
 
-    def _combined(self, old: JsonType, new: JsonType) -> Comparing:
+    def _compare_combined(self, old: JsonType, new: JsonType) -> Comparing:
         before, after = self._distinct(old.parts), self._distinct(new.parts)
         if not _is_wider(old, new):
             return [("COMBINED_TYPE_CHANGED", ())]
@@ -201,7 +201,7 @@ class _Comparison:
             for index, part in enumerate(after):
                 if not (yield single, part):
                     edges[-1].append(index)
-        if self._matched(edges) < min(len(before), len(after)):
+        if self._matching_size(edges) < min(len(before), len(after)):
             reasons.append(("COMBINED_TYPE_SUBSCHEMAS_CHANGED", ()))
         return reasons
 
@@ -209,7 +209,7 @@ class _Comparison:
         keys = [(part.kind, part.criterion, self._number(part.keywords)) for part in parts]
         return list(dict(zip(keys, parts, strict=True)).values())
 
-    def _matched(self, edges: list[list[int]]) -> int:
+    def _matching_size(self, edges: list[list[int]]) -> int:
         """Return the size of a maximum matching of a bipartite graph, by augmenting paths."""
         owners: dict[int, int] = {}
         for source in range(len(edges)):
@@ -257,13 +257,13 @@ class _Comparison:
             if name in before and name in after:
                 reasons = yield before[name], after[name]
             elif name in before:
-                reasons = yield from self._removed(before[name], new, name)
+                reasons = yield from self._check_removed_property(before[name], new, name)
             else:
-                reasons = yield from self._added(after[name], old, new, name)
+                reasons = yield from self._check_added_property(after[name], old, new, name)
             result += _below("properties", _below(name, reasons))
         return result
 
-    def _removed(self, gone: JsonType, new: JsonType, name: str) -> Comparing:
+    def _check_removed_property(self, gone: JsonType, new: JsonType, name: str) -> Comparing:
         """The new schema's content model decides: what reads the property now?"""
         if _is_open(new, "Properties") and not new.named["patternProperties"]:
             return []
@@ -277,7 +277,7 @@ class _Comparison:
             return []
         return [*reasons, ("PROPERTY_REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL", ())] if reasons else []
 
-    def _added(self, added: JsonType, old: JsonType, new: JsonType, name: str) -> Comparing:
+    def _check_added_property(self, added: JsonType, old: JsonType, new: JsonType, name: str) -> Comparing:
         """The old schema's content model decides: what may have been written under this name?"""
         if _is_open(old, "Properties") and not old.named["patternProperties"]:
             is_optional = name not in new.keywords.get("required", ()) or _has_default(new, name)
@@ -327,14 +327,14 @@ def _items(old: JsonType, new: JsonType) -> Comparing:
         if index < common:
             reasons = yield old.items[index], new.items[index]
         elif index < len(old.items):
-            reasons = yield from _removed_item(old.items[index], new)
+            reasons = yield from _check_removed_item(old.items[index], new)
         else:
-            reasons = yield from _added_item(new.items[index], old)
+            reasons = yield from _check_added_item(new.items[index], old)
         result += _below("items", _below(str(index), reasons))
     return result
 
 
-def _removed_item(gone: JsonType, new: JsonType) -> Comparing:
+def _check_removed_item(gone: JsonType, new: JsonType) -> Comparing:
     if _is_open(new, "Items"):
         return []
     covering = _rest_of(new, "Items")
@@ -344,7 +344,7 @@ def _removed_item(gone: JsonType, new: JsonType) -> Comparing:
     return [*reasons, ("ITEM_REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL", ())] if reasons else []
 
 
-def _added_item(added: JsonType, old: JsonType) -> Comparing:
+def _check_added_item(added: JsonType, old: JsonType) -> Comparing:
     if _is_open(old, "Items"):
         return [] if added.kind == ANY else [("ITEM_ADDED_TO_OPEN_CONTENT_MODEL", ())]
     covering = _rest_of(old, "Items")
@@ -366,7 +366,7 @@ def _rest(old: JsonType, new: JsonType, keyword: str, kind: str) -> Comparing:
     return _below(keyword, (yield before, after))
 
 
-def _unevaluated(old: JsonType, new: JsonType, keyword: str, kind: str) -> Comparing:
+def _compare_unevaluated(old: JsonType, new: JsonType, keyword: str, kind: str) -> Comparing:
     before, after = old.schemas.get(keyword, TRUE), new.schemas.get(keyword, TRUE)
     if before.kind == NEVER or after.kind == ANY:
         return []
@@ -404,7 +404,7 @@ def _rest_of(declared: JsonType, what: str) -> JsonType | None:
     return None if rest is None or rest is TRUE or rest.kind == NEVER else rest
 
 
-def _required(old: JsonType, new: JsonType) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _newly_required(old: JsonType, new: JsonType) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield properties of both schemas that only the new one requires, without a default."""
     required = set(new.keywords.get("required", ())) - set(old.keywords.get("required", ()))
     for name in old.named["properties"]:

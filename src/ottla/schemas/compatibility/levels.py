@@ -57,13 +57,13 @@ class Finding(NamedTuple):
         return self.incompatibility.message(self.reader, self.writer)
 
 
-def parsed(schema: Schema, referred: Mapping[str, str], *, strict: bool) -> ParsedSchema:
+def parse(schema: Schema, referred: Mapping[str, str], *, strict: bool) -> ParsedSchema:
     """Parse a schema. Raises UnsupportedSchema.
 
     referred  texts of referenced schemas by name, each after its own references
     strict    whether to check also what does not matter for a comparison, as for a new schema
     """
-    return ParsedSchema(schema.kind, _rule(schema.kind, "parsed")(schema.text, referred, strict=strict))
+    return ParsedSchema(schema.kind, _rule(schema.kind, "parse")(schema.text, referred, strict=strict))
 
 
 def field_names(schema: ParsedSchema) -> set[str]:

@@ -13,7 +13,7 @@ from ottla.schemas.budget import Budget
 from ottla.schemas.compatibility.incompatibility import Incompatibility
 from ottla.schemas.protobuf import file_of
 
-__all__ = ["field_names", "incompatibilities", "parsed"]
+__all__ = ["field_names", "incompatibilities", "parse"]
 _GROUPS: Final = {
     **dict.fromkeys(("INT32", "INT64", "UINT32", "UINT64", "BOOL", "ENUM"), "number"),
     **dict.fromkeys(("SINT32", "SINT64"), "signed number"),
@@ -45,7 +45,7 @@ class ProtoFile(NamedTuple):
     messages: dict[str, NamedMessage]
 
 
-def parsed(text: str, referred: Mapping[str, str], *, strict: bool = True) -> ProtoFile:
+def parse(text: str, referred: Mapping[str, str], *, strict: bool = True) -> ProtoFile:
     """Return what protoc makes of a .proto file or a descriptor in base64. Raises UnsupportedSchema.
 
     referred  texts of imported files by name
@@ -120,7 +120,7 @@ class _Comparison:
 
     def _message(self, old: Any, new: Any, path: tuple[str, ...]) -> Found:
         before, after = _fields(old), _fields(new)
-        reasons = [*_merged_oneofs(before, after, path), *_removed_from_oneofs(before, after, new, path)]
+        reasons = [*_find_merged_oneofs(before, after, path), *_find_removed_from_oneofs(before, after, new, path)]
         for number in sorted({**before, **after}):
             self._budget.spend()
             at = (*path, str(number))
@@ -200,7 +200,7 @@ def _label(field: _Field, schema: ProtoFile) -> int | None:
     return _OPTIONAL if schema.file.syntax in ("", "proto2") and not field.oneof else None
 
 
-def _merged_oneofs(
+def _find_merged_oneofs(
     before: dict[int, _Field], after: dict[int, _Field], path: tuple[str, ...]
 ) -> Iterator[Incompatibility]:
     """Yield oneofs of fields that could be set together before."""
@@ -213,7 +213,7 @@ def _merged_oneofs(
             yield _at("FIELD_MOVED_TO_EXISTING_ONEOF", (*path, oneof))
 
 
-def _removed_from_oneofs(
+def _find_removed_from_oneofs(
     before: dict[int, _Field], after: dict[int, _Field], new: DescriptorProto, path: tuple[str, ...]
 ) -> Iterator[Incompatibility]:
     """Yield fields that are gone from oneofs of which something is left; a oneof may go as a whole."""
