@@ -88,14 +88,14 @@ class _Socket:
     def _receive_and_report(self, buffer: Any) -> int:
         assert self._polling is not None
         size = self._socket.recv_into(buffer)
-        self._polling.received(size)
+        self._polling.on_received(size)
         return size
 
     def write(self, pieces: Sequence[Any]) -> None:
         if not self._open:
             return
         if self._polling is not None:
-            self._polling.sent(sum(map(len, pieces)))
+            self._polling.on_sent(sum(map(len, pieces)))
         idle = not self._left
         for piece in pieces:
             if len(piece):
@@ -159,11 +159,11 @@ class AsyncioTransport:
         """See `Transport.open`."""
         buffers = {socket.SO_SNDBUF: send_buffer, socket.SO_RCVBUF: receive_buffer}
 
-        def connected(sock: socket.socket) -> None:
+        def on_connected(sock: socket.socket) -> None:
             receiver.connected(_Socket(self._loop, sock, receiver, self._polling))
 
         task = self._loop.create_task(
-            connect(self._loop, address, buffers, receiver.resolved, connected, receiver.lost)
+            connect(self._loop, address, buffers, receiver.resolved, on_connected, receiver.lost)
         )
 
         def give_up() -> None:

@@ -91,7 +91,7 @@ class BusyPolling:
         self._resume_ns = 0
         """End of the last pause, which took `_pause_ns`."""
 
-    def received(self, size: int) -> None:
+    def on_received(self, size: int) -> None:
         """Note that `size` bytes came. Called on the thread of the loop, like all methods."""
         self._is_new = True
         gap_ns = self._now_ns() - self._last_ns
@@ -99,7 +99,7 @@ class BusyPolling:
         if self._follows:
             self._gap_ns = max(gap_ns, self._gap_ns - (self._gap_ns >> 3))
 
-    def sent(self, size: int) -> None:
+    def on_sent(self, size: int) -> None:
         """Poll from now on after `size` bytes were sent, if they are few, and the last message received was small and came
         shortly after the one sent before it.
         """

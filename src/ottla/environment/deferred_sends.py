@@ -44,7 +44,7 @@ class DeferredSends:
         """Return True if the next response is to be held, see `hold`."""
         return self._holds and self._count > 0
 
-    def sent(self) -> None:
+    def on_sent(self) -> None:
         """Count a response that was sent at once: after it was, as the client waits for it."""
         self._count += 1
         if self._count == 1:

@@ -40,7 +40,7 @@ class DiskFile:
         self.in_use = True
         if self._fd < 0:
             self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, private_files.FILE_MODE)
-            self._store.opened(self)
+            self._store.on_opened(self)
         return self._fd
 
     def append(self, buffers: Sequence[bytes | memoryview]) -> None:
@@ -99,7 +99,7 @@ class DiskFile:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-            self._store.closed(self)
+            self._store.on_closed(self)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)  # tests let it fail
@@ -123,7 +123,7 @@ class DiskStore:
             size = 0
         return DiskFile(self, path, size)
 
-    def opened(self, file: DiskFile) -> None:
+    def on_opened(self, file: DiskFile) -> None:
         """Record an opened file; if too many are open, close the one opened longest ago and not used since."""
         files = self._open
         files[file] = None
@@ -136,7 +136,7 @@ class DiskStore:
             else:
                 oldest.close()
 
-    def closed(self, file: DiskFile) -> None:
+    def on_closed(self, file: DiskFile) -> None:
         """Record a closed file."""
         self._open.pop(file, None)
 

@@ -112,7 +112,7 @@ class ServedSocket:
     def _receive(self, buffers: Sequence[Any]) -> int:
         size = self._socket.recv_into(buffers[0]) if len(buffers) == 1 else self._socket.recvmsg_into(buffers)[0]
         if self._polling is not None:
-            self._polling.received(size)
+            self._polling.on_received(size)
         return size
 
     def write(self, pieces: Sequence[Any]) -> bool:
@@ -139,15 +139,15 @@ class ServedSocket:
                 self._lose()
                 return False
             # What is not for the client comes after the send: a few microseconds decide whether it is still awake.
-            sends.sent()
+            sends.on_sent()
             if self._polling is not None:
-                self._polling.sent(sent)
+                self._polling.on_sent(sent)
             if sent == len(pieces[0]):
                 return True
             self._left = deque((memoryview(pieces[0])[sent:],))
         else:
             try:
-                self._left = deque(_joined(pieces))
+                self._left = deque(_join(pieces))
             except OSError:
                 self._lose()
                 return False
@@ -165,7 +165,7 @@ class ServedSocket:
         size = sum(map(len, left)) if self._polling is not None else 0
         is_complete = self._send()
         if self._polling is not None:
-            self._polling.sent(size)
+            self._polling.on_sent(size)
         if not is_complete and not self._closed:
             self._loop.add_writer(self._fd, self._writable)
         return is_complete
@@ -179,7 +179,7 @@ class ServedSocket:
             while left:
                 piece = left[0]
                 if type(piece) is Region:
-                    allowed = allowed or self._allowed(piece.position)
+                    allowed = allowed or self._take_turn(piece.position)
                     sent = os.sendfile(self._fd, piece.file.fileno(), piece.position, min(piece.length, allowed))
                     if sent == 0:
                         raise ConnectionError(f"{piece.file} is shorter than it was")
@@ -204,7 +204,7 @@ class ServedSocket:
         self._left = None
         return True
 
-    def _allowed(self, position: int) -> int:
+    def _take_turn(self, position: int) -> int:
         """Return the bytes of regions that the socket may send in this turn, and note that it was its turn.
 
         position  where the first of them begins in its file
@@ -258,7 +258,7 @@ class ServedSocket:
         self._left = None
 
 
-def _joined(pieces: Sequence[Any]) -> Sequence[Any]:
+def _join(pieces: Sequence[Any]) -> Sequence[Any]:
     """Read short regions, and join them with the bytes beside them. Raises OSError if a file is too short or not readable.
 
     At most _MOST_READ bytes are read: a response of thousands of short regions takes no memory and no time before its turn.

@@ -10,7 +10,7 @@ from ottla.environment.collector import COLLECTOR
 from ottla.environment.disk import DiskStore
 from ottla.environment.files import Store
 from ottla.environment.listening import SocketListen
-from ottla.environment.system import SystemClock, SystemRandom, resolved_address, thread_cpu_ns
+from ottla.environment.system import SystemClock, SystemRandom, resolve_address, thread_cpu_ns
 from ottla.environment.workers import ThreadWorkers
 
 
@@ -33,7 +33,7 @@ def process_environment(
         time.perf_counter_ns,
         random or SystemRandom(),
         timers or AsyncioTimers(loop),
-        resolved_address,
+        resolve_address,
         AsyncioTransport(loop, busy_polling(loop) if polls_busily else None),
         SocketListen(loop, busy_polling(loop) if polls_busily else None),
         ThreadWorkers(loop),

@@ -51,7 +51,7 @@ def environment_variables() -> Mapping[str, str]:
     return os.environ
 
 
-def resolved_address(host: str) -> str | None:
+def resolve_address(host: str) -> str | None:
     """Resolve a host to its IP address, and normalise an IP address; None if it cannot be resolved."""
     try:
         return str(ipaddress.ip_address(host))

@@ -191,9 +191,9 @@ class TlsConnection:
         self._is_working = True
         if self._stream is not None:
             self._stream.pause_reading()
-        self._worker.run(step, self._worked, lambda: self._worked("internal error"))
+        self._worker.run(step, self._on_step_end, lambda: self._on_step_end("internal error"))
 
-    def _worked(self, outcome: bool | str) -> None:
+    def _on_step_end(self, outcome: bool | str) -> None:
         self._is_working = False
         if not self._closed:
             if self._stream is not None and not self._paused:

@@ -49,9 +49,9 @@ class Loop:
     def respond(self, after_ns: int, *, taking_ns: int = 0, size: int = 100, response: int = 100) -> None:
         """Receive a request of `size` bytes `after_ns`, and respond with `response` bytes `taking_ns` later."""
         self.now_ns += after_ns
-        self.polling.received(size)
+        self.polling.on_received(size)
         self.now_ns += taking_ns
-        self.polling.sent(response)
+        self.polling.on_sent(response)
 
     def turn(self, after_ns: int) -> None:
         self.now_ns += after_ns
@@ -210,8 +210,8 @@ def test_the_processor_is_yielded_by_the_system(monkeypatch: pytest.MonkeyPatch)
     async def poll() -> None:
         polling = BusyPolling(asyncio.get_running_loop(), lambda: 0)
         for _ in range(2):
-            polling.received(1)
-            polling.sent(1)
+            polling.on_received(1)
+            polling.on_sent(1)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
 
@@ -260,13 +260,13 @@ class Noted(BusyPolling):
         super().__init__(loop)
         self.calls: list[int] = []
 
-    def received(self, size: int) -> None:
+    def on_received(self, size: int) -> None:
         self.calls.append(size)
-        super().received(size)
+        super().on_received(size)
 
-    def sent(self, size: int) -> None:
+    def on_sent(self, size: int) -> None:
         self.calls.append(-size)
-        super().sent(size)
+        super().on_sent(size)
 
 
 @pytest.mark.replaces_code

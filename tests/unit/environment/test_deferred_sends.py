@@ -38,7 +38,7 @@ class Passes:
         if self.sends.should_hold():
             self.sends.hold(Socket(0, []))
             return True
-        self.sends.sent()
+        self.sends.on_sent()
         return False
 
 
