@@ -14,7 +14,7 @@ import json, sys
 from pathlib import Path
 from pyspark.sql import SparkSession, functions as F
 from ottla.spark.monitoring import QueryFigures
-from ottla.spark.pipelines.server import connect_server, connected
+from ottla.spark.pipelines.server import connect_server, open_session
 
 servers, source, target, folder = sys.argv[1:]
 java = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -26,7 +26,7 @@ def reader(reading):
     return given.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", 40)
 
 
-with connect_server(Path(folder), "local[2]", quick) as address, connected(address) as spark:
+with connect_server(Path(folder), "local[2]", quick) as address, open_session(address) as spark:
     kind = type(spark).__module__
     rows = spark.createDataFrame([("b", "batch")], "key string, value string")
     rows.write.format("ottla").option("kafka.bootstrap.servers", servers).option("topic", target).mode("append").save()

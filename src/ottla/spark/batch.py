@@ -49,7 +49,7 @@ class OttlaReader(TopicReader, DataSourceReader):
         start = self.positions(self.options.start, partitions)
         end = self._ending(partitions)
         check_order(start, end, self.options.start.option, self.options.end.option)
-        pieces = self._pruned(ranges(start, end)[0])
+        pieces = self._prune(ranges(start, end)[0])
         ids = self.topic_ids(piece.partition for piece in pieces)
         return self.tasks(pieces, ids)
 
@@ -68,7 +68,7 @@ class OttlaReader(TopicReader, DataSourceReader):
             )
         return {partition: min(end[partition], latest[partition]) for partition in partitions}
 
-    def _pruned(self, pieces: list[OffsetRange]) -> list[OffsetRange]:
+    def _prune(self, pieces: list[OffsetRange]) -> list[OffsetRange]:
         """Return the ranges limited by the filters.
 
         Every record before the offset of a timestamp is older than that timestamp, so a range may start at that offset.

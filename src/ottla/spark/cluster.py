@@ -185,7 +185,7 @@ async def _ensure_topic(core: Core, name: str, partitions: int, config: Mapping[
     if creation_error is not None and creation_error.code != TOPIC_ALREADY_EXISTS:
         raise creation_error
     core.metadata.forget(name)
-    while len((await _created_topic(core, name)).leaders) < partitions:
+    while len((await _await_topic(core, name)).leaders) < partitions:
         # In steps of 32, so that a hundred tasks do not send a hundred requests.
         total = -(-partitions // 32) * 32
         growth_error = (await topics.create_partitions([NewPartitions(name, total)])).errors.get(name)
@@ -194,6 +194,6 @@ async def _ensure_topic(core: Core, name: str, partitions: int, config: Mapping[
         core.metadata.forget(name)
 
 
-async def _created_topic(core: Core, topic: str) -> TopicInfo:
+async def _await_topic(core: Core, topic: str) -> TopicInfo:
     """Return the metadata of a topic that was just created: some brokers may not have it yet, so retry."""
     return await core.metadata.topic(topic, create=True)

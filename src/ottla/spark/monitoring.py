@@ -141,7 +141,7 @@ class QueryFigures(StreamingQueryListener):
         lags = [partition_lags(source.endOffset, source.latestOffset) for source in progress.sources]
         with self._changed:
             figure = self._figure(progress.name, str(progress.id))
-            figure.lags = _merged_lags(lags)
+            figure.lags = _merge_lags(lags)
             if progress.numInputRows or not figure.batches:
                 figure.batch_ms = _batch_ms(progress)
                 figure.rows_per_second = progress.processedRowsPerSecond or 0.0
@@ -182,7 +182,7 @@ class QueryFigures(StreamingQueryListener):
             self._on_change(figure)
 
 
-def _merged_lags(lags: list[Lags | None]) -> Lags | None:
+def _merge_lags(lags: list[Lags | None]) -> Lags | None:
     """Merge the lags of several sources; a partition read by two sources has the larger lag."""
     known = [source_lags for source_lags in lags if source_lags is not None]
     if not known:

@@ -162,16 +162,16 @@ def offset_lookups(boundary: Boundary, partitions: Iterable[TopicPartition]) -> 
         raise InvalidOption(f"{boundary.option} names topic {topic}, which this query does not read{hint}")
     missing = sorted(set(requested) - set(named))
     if missing:
-        raise InvalidOption(f"{boundary.option} must name every partition, also {_listed(missing)}")
+        raise InvalidOption(f"{boundary.option} must name every partition, also {_list_text(missing)}")
     unknown = sorted(set(named) - set(requested))
     if unknown:
-        raise InvalidOption(f"{boundary.option} names {_listed(unknown)}, which this query does not read")
+        raise InvalidOption(f"{boundary.option} names {_list_text(unknown)}, which this query does not read")
     if boundary.times is not None:
         return {partition: named[partition] for partition in requested}
     return {partition: named[partition] for partition in requested if named[partition] < 0}
 
 
-def _listed(partitions: list[TopicPartition]) -> str:
+def _list_text(partitions: list[TopicPartition]) -> str:
     return ", ".join(map(str, partitions[:5])) + (", ..." if len(partitions) > 5 else "")
 
 
@@ -247,7 +247,7 @@ def from_json(topics: Mapping[str, Any]) -> Positions:
     }
 
 
-def limited(start: Positions, end: Positions, rows: int) -> Positions:
+def limit_rows(start: Positions, end: Positions, rows: int) -> Positions:
     """Reduce `end` so that about `rows` offsets are read, divided in proportion to the backlog of each partition.
 
     As in Spark's own source (maxOffsetsPerTrigger): every partition with a backlog advances by at least one offset.
@@ -283,8 +283,8 @@ def ranges(start: Positions, end: Positions) -> tuple[list[OffsetRange], list[st
     return pieces, lost
 
 
-def limited_by_bytes(start: Positions, end: Positions, sizes: Mapping[TopicPartition, float], most: int) -> Positions:
-    """Reduce `end` so that about `most` bytes are read (maxBytesPerTrigger), divided as in `limited`.
+def limit_bytes(start: Positions, end: Positions, sizes: Mapping[TopicPartition, float], most: int) -> Positions:
+    """Reduce `end` so that about `most` bytes are read (maxBytesPerTrigger), divided as in `limit_rows`.
 
     sizes  estimated bytes per offset, for the partitions with an estimate
     """

@@ -110,7 +110,7 @@ def check_batch(sink: str, batch: int, decision: Decision | None, *, unknown: bo
             "sinkId, or the topic of decisions was deleted. Begin with a new checkpoint and a new sinkId"
         )
     if decision is not None and decision.batch > batch:
-        raise PublicationError(_outdated_run(sink, batch, decision.batch))
+        raise PublicationError(_outdated_message(sink, batch, decision.batch))
 
 
 def task_action(
@@ -127,7 +127,7 @@ def task_action(
     """
     marker = markers.get(task)
     if marker is not None and marker.batch > batch:
-        raise PublicationError(_outdated_run(sink, batch, marker.batch))
+        raise PublicationError(_outdated_message(sink, batch, marker.batch))
     if decision is not None and decision.batch == batch:
         if all(number in markers and markers[number].batch == batch for number in decision.tasks):
             return TaskAction.SKIP
@@ -140,7 +140,7 @@ def task_action(
     return TaskAction.COMPARE if marker is not None and marker.batch == batch else TaskAction.WRITE
 
 
-def _outdated_run(sink: str, batch: int, published: int) -> str:
+def _outdated_message(sink: str, batch: int, published: int) -> str:
     return (
         f"sink {sink} has published batch {published}, and this run is at batch {batch}: its checkpoint is outdated, or "
         "another query uses the same sinkId"

@@ -127,7 +127,7 @@ class OttlaShareReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvail
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         del limit  # the member's max.poll.records is maxOffsetsPerTrigger
         known = stream_offset(start)
-        self._done(known)
+        self._accept_batch(known)
         self._member_id = self._member_id or known.member
         records = self._acquire()
         if not records and not known.is_start:
@@ -155,7 +155,7 @@ class OttlaShareReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvail
             return records
         clock = self.cluster.clock
         until = clock.now_ms() + _EMPTY_GROUP_TIMEOUT_MS
-        while not records and not self._reached(self._target) and clock.now_ms() < until:
+        while not records and not self._has_reached(self._target) and clock.now_ms() < until:
             records = member.poll(_WAIT_S)
         if records and all(record.offset >= self._target.get(_partition_of(record), 0) for record in records):
             # All of them arrived after this run began: leave them to the next run.
@@ -164,7 +164,7 @@ class OttlaShareReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvail
             self.stop()  # Spark does not announce the end of the query: release the unacknowledged records now
         return records
 
-    def _reached(self, target: Positions) -> bool:
+    def _has_reached(self, target: Positions) -> bool:
         """Return whether the group has processed all records before the target."""
         earliest = self.ends(target, EARLIEST)
         filled = [partition for partition, end in target.items() if end > earliest[partition]]
@@ -187,9 +187,9 @@ class OttlaShareReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvail
 
     def commit(self, end: dict[str, Any]) -> None:
         """Accept the records of a batch that Spark has committed."""
-        self._done(stream_offset(end))
+        self._accept_batch(stream_offset(end))
 
-    def _done(self, offset: StreamOffset) -> None:
+    def _accept_batch(self, offset: StreamOffset) -> None:
         """Accept the records of the batch that ends here: Spark has committed it once it requests the next offset."""
         if self._batch is not None and self._batch.turn == offset.turn:
             batch, self._batch = self._batch, None

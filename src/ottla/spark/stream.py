@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from ottla.client.errors import KafkaError, UnknownTopic
 from ottla.client.topics import EARLIEST, TopicPartition
 from ottla.protocol.uuids import uuid_text
-from ottla.spark.offsets import DataLoss, Positions, limited, limited_by_bytes, ranges, to_json
+from ottla.spark.offsets import DataLoss, Positions, limit_bytes, limit_rows, ranges, to_json
 from ottla.spark.options import SourceOptions
 from ottla.spark.reading import TopicReader
 from ottla.spark.releases import HAS_ADMISSION_CONTROL
@@ -183,7 +183,7 @@ class OttlaStreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvai
                 self._triggered_ms = self.cluster.clock.now_ms()
             elif self._waits_for_more(begins, latest):
                 return start
-            end = self._limited(begins, latest)
+            end = self._limit(begins, latest)
         if known.is_start:
             return StreamOffset(end, ids, begins=known.positions).json()
         if end == known.positions and all(ids.get(name) == topic_id for name, topic_id in known.topic_ids.items()):
@@ -311,14 +311,14 @@ class OttlaStreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvai
         self._triggered_ms = now
         return False
 
-    def _limited(self, begins: Positions, latest: Positions) -> Positions:
+    def _limit(self, begins: Positions, latest: Positions) -> Positions:
         """Return the end offsets of a batch: `latest`, limited by maxOffsetsPerTrigger and maxBytesPerTrigger."""
         end = latest
         if self.options.max_bytes:
             behind = {partition: begins[partition] for partition in end if begins[partition] < end[partition]}
             sizes = self.cluster.bytes_per_offset(behind, _SAMPLE_BYTES)
-            end = limited_by_bytes(begins, end, sizes, self.options.max_bytes)
-        return limited(begins, end, self.options.max_offsets) if self.options.max_offsets else end
+            end = limit_bytes(begins, end, sizes, self.options.max_bytes)
+        return limit_rows(begins, end, self.options.max_offsets) if self.options.max_offsets else end
 
     # -- batches --
 

@@ -31,7 +31,7 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
-from ottla.spark.delta.columns import check_appendable, check_partitions, fields_of, matched
+from ottla.spark.delta.columns import check_appendable, check_partitions, fields_of, match_columns
 from ottla.spark.delta.options import table_options
 from ottla.spark.offsets import InvalidOption
 
@@ -188,12 +188,12 @@ def test_a_table_whose_features_need_nothing_of_an_append_is_accepted() -> None:
 
 def test_columns_are_matched_by_name_in_the_spelling_of_the_table() -> None:
     frame = fields_of(row(("ID", LongType()), ("note", StringType())))
-    names, lacking = matched(frame, FRAME, merge=True)
+    names, lacking = match_columns(frame, FRAME, merge=True)
     assert (names, [field["name"] for field in lacking]) == (["id", "note"], ["note"])
     with pytest.raises(InvalidOption, match=r"the table has no column note: set mergeSchema=true"):
-        matched(frame, FRAME, merge=False)
+        match_columns(frame, FRAME, merge=False)
     with pytest.raises(InvalidOption, match="column id is string, in the table long: cast it to that"):
-        matched(fields_of(row(("id", StringType()))), FRAME, merge=True)
+        match_columns(fields_of(row(("id", StringType()))), FRAME, merge=True)
     required = [{**FRAME[1], "nullable": False}]
     with pytest.raises(InvalidOption, match="column day of the table must not be null"):
-        matched(fields_of(row(("id", LongType()))), required, merge=True)
+        match_columns(fields_of(row(("id", LongType()))), required, merge=True)

@@ -16,8 +16,8 @@ from ottla.spark.offsets import (
     check_times,
     ending_boundary,
     from_json,
-    limited,
-    limited_by_bytes,
+    limit_bytes,
+    limit_rows,
     offset_lookups,
     parse_positions,
     ranges,
@@ -136,9 +136,9 @@ def test_times_in_the_wrong_order() -> None:
 
 
 def test_a_limit_is_shared_in_proportion() -> None:
-    assert limited({A: 0, B: 0}, {A: 30, B: 10}, 20) == {A: 15, B: 5}
-    assert limited({A: 0, B: 5}, {A: 1000, B: 6}, 10) == {A: 9, B: 6}
-    assert limited({A: 0}, {A: 5}, 10) == {A: 5}
+    assert limit_rows({A: 0, B: 0}, {A: 30, B: 10}, 20) == {A: 15, B: 5}
+    assert limit_rows({A: 0, B: 5}, {A: 1000, B: 6}, 10) == {A: 9, B: 6}
+    assert limit_rows({A: 0}, {A: 5}, 10) == {A: 5}
 
 
 @given(st.dictionaries(st.integers(0, 9), st.tuples(st.integers(0, 50), st.integers(0, 10_000)), max_size=8), st.data())
@@ -148,7 +148,7 @@ def test_a_limit_moves_every_partition_and_none_too_far(
     rows = data.draw(st.integers(1, 20_000))
     start = {TopicPartition("t", number): begin for number, (begin, _) in bounds.items()}
     end = {TopicPartition("t", number): begin + size for number, (begin, size) in bounds.items()}
-    held = limited(start, end, rows)
+    held = limit_rows(start, end, rows)
     assert held.keys() == end.keys()
     for partition, offset in held.items():
         assert start[partition] <= offset <= end[partition]
@@ -158,10 +158,10 @@ def test_a_limit_moves_every_partition_and_none_too_far(
 
 def test_a_limit_of_bytes() -> None:
     sizes = {A: 100.0, B: 50.0}
-    assert limited_by_bytes({A: 0, B: 0}, {A: 100, B: 100}, sizes, 15_000) == {A: 100, B: 100}
-    assert limited_by_bytes({A: 0, B: 0}, {A: 100, B: 100}, sizes, 7500) == {A: 50, B: 50}
-    assert limited_by_bytes({A: 9, B: 0}, {A: 10, B: 10_000}, sizes, 1) == {A: 10, B: 1}  # each moves
-    assert limited_by_bytes({A: 0, B: 0}, {A: 40, B: 10}, {A: 100.0}, 2000) == {A: 20, B: 10}  # nothing is known of B
+    assert limit_bytes({A: 0, B: 0}, {A: 100, B: 100}, sizes, 15_000) == {A: 100, B: 100}
+    assert limit_bytes({A: 0, B: 0}, {A: 100, B: 100}, sizes, 7500) == {A: 50, B: 50}
+    assert limit_bytes({A: 9, B: 0}, {A: 10, B: 10_000}, sizes, 1) == {A: 10, B: 1}  # each moves
+    assert limit_bytes({A: 0, B: 0}, {A: 40, B: 10}, {A: 100.0}, 2000) == {A: 20, B: 10}  # nothing is known of B
 
 
 def test_ranges_and_losses() -> None:

@@ -15,7 +15,7 @@ from ottla.cli.main import main
 from ottla.cli.own import pipeline as command
 from ottla.extras import install_command
 from ottla.spark.pipelines import template
-from ottla.spark.pipelines.project import InvalidProject, open_project, resolved_confs, static_confs, written_confs
+from ottla.spark.pipelines.project import InvalidProject, open_project, read_confs, resolve_confs, static_confs
 from ottla.spark.pipelines.report import FlowReport, FlowTracker, RunReport, growth, reason, run_state
 from ottla.spark.pipelines.template import FILES, SAMPLE, TABLE_FILES, write_project, write_table_project
 
@@ -106,8 +106,8 @@ def test_a_project_is_written_and_found_from_below(tmp_path: Path) -> None:
     assert (project.root, project.spec.name, project.spec.database) == (root.resolve(), "web-shop", "web_shop")
     assert project.configuration["web_shop.bootstrap.servers"] == "broker:9092"
     assert (project.configuration["web_shop.source"], project.configuration["web_shop.target"]) == ("other", "out")
-    assert written_confs(root) == static_confs(root)
-    assert written_confs(tmp_path) == {}
+    assert read_confs(root) == static_confs(root)
+    assert read_confs(tmp_path) == {}
     for name in FILES:
         if name.endswith(".py"):
             ast.parse((root / name).read_text())
@@ -123,7 +123,7 @@ def test_a_project_can_be_moved(tmp_path: Path) -> None:
         assert str(tmp_path) not in (root / name).read_text(encoding="utf-8"), name
     moved = root.rename(tmp_path / "moved")
     assert open_project(moved).storage == f"file://{moved.resolve()}/data/checkpoints"
-    confs = written_confs(moved)
+    confs = read_confs(moved)
     assert confs == static_confs(moved)
     assert confs["spark.sql.warehouse.dir"] == f"file://{moved.resolve()}/data/warehouse"
     assert (
@@ -150,7 +150,7 @@ def test_absolute_paths_of_settings_stay(tmp_path: Path) -> None:
         "spark.hadoop.javax.jdo.option.ConnectionURL": "jdbc:derby:;databaseName=/srv/catalog;create=true",
         "spark.driver.extraJavaOptions": "-Xmx1g -Dderby.stream.error.file=logs/derby.log -Xss4m",
     }
-    resolved = resolved_confs(confs, tmp_path)
+    resolved = resolve_confs(confs, tmp_path)
     assert resolved == confs | {
         "spark.driver.extraJavaOptions": f"-Xmx1g -Dderby.stream.error.file={tmp_path}/logs/derby.log -Xss4m"
     }

@@ -56,7 +56,7 @@ def fields_of(schema: StructType) -> list[Field]:
         if name.lower() in seen:
             raise InvalidOption(f"column {name} is there twice: rename one of them with alias()")
         seen.add(name.lower())
-        unsupported = _unsupported(field["type"])
+        unsupported = _find_unsupported(field["type"])
         if unsupported is not None:
             raise InvalidOption(f"column {name} has the type {unsupported}, which Delta lacks: cast it to another one")
     return fields
@@ -72,7 +72,7 @@ def _plain(kind: Any) -> Any:
     return {**plain, "metadata": {}} if "name" in plain else plain
 
 
-def _unsupported(kind: Any) -> str | None:
+def _find_unsupported(kind: Any) -> str | None:
     """Return the name of a type within `kind` that Delta does not have; None if it has all of them."""
     if isinstance(kind, str):
         return None if kind in _TYPES or _DECIMAL.fullmatch(kind) else kind
@@ -84,7 +84,7 @@ def _unsupported(kind: Any) -> str | None:
         children = [kind["keyType"], kind["valueType"]]
     else:
         return str(kind["type"])
-    return next((name for name in map(_unsupported, children) if name is not None), None)
+    return next((name for name in map(_find_unsupported, children) if name is not None), None)
 
 
 def check_partitions(fields: Sequence[Field], partition_by: Sequence[str]) -> None:
@@ -120,7 +120,7 @@ def check_appendable(
         raise InvalidOption(f"the table cannot be appended to by ottla-delta, which does not apply {', '.join(needs)}")
 
 
-def matched(frame: Sequence[Field], table: Sequence[Field], *, merge: bool) -> tuple[list[str], list[Field]]:
+def match_columns(frame: Sequence[Field], table: Sequence[Field], *, merge: bool) -> tuple[list[str], list[Field]]:
     """Match the columns of a frame with those of a table.
 
     Returns the names of the frame's columns in the table's spelling, and the fields that the table lacks. Raises InvalidOption

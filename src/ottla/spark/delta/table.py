@@ -23,7 +23,7 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
-from ottla.spark.delta.columns import Field, check_appendable, check_partitions, matched
+from ottla.spark.delta.columns import Field, check_appendable, check_partitions, match_columns
 from ottla.spark.delta.options import TableOptions
 from ottla.spark.offsets import InvalidOption
 
@@ -72,7 +72,7 @@ def open_target(options: TableOptions, fields: Sequence[Field]) -> Target:
     """Load the table, after creating it or adding columns where that is needed. Raises InvalidOption, DeltaError."""
     for attempt in range(_ATTEMPTS):
         try:
-            return _opened(options, fields)
+            return _open(options, fields)
         except CommitFailedError:
             if attempt == _ATTEMPTS - 1:
                 raise
@@ -80,8 +80,8 @@ def open_target(options: TableOptions, fields: Sequence[Field]) -> Target:
     raise AssertionError("the last attempt returns or raises")
 
 
-def _opened(options: TableOptions, fields: Sequence[Field]) -> Target:
-    table = _loaded(options, fields)
+def _open(options: TableOptions, fields: Sequence[Field]) -> Target:
+    table = _load_or_create(options, fields)
     metadata = table.metadata()
     known: list[Field] = json.loads(table.schema().to_json())["fields"]
     check_appendable(table.protocol().writer_features, metadata.configuration, known)
@@ -91,7 +91,7 @@ def _opened(options: TableOptions, fields: Sequence[Field]) -> Target:
             f"partitionBy is {', '.join(options.partition_by) or 'empty'}, but the table "
             f"{'is partitioned by ' + ', '.join(partition_by) if partition_by else 'has no partitions'}"
         )
-    names, lacking = matched(fields, known, merge=options.merge_schema)
+    names, lacking = match_columns(fields, known, merge=options.merge_schema)
     missing = [name for name in partition_by if name not in names]
     if missing:
         raise InvalidOption(f"the rows lack the partition column {', '.join(missing)}")
@@ -100,7 +100,7 @@ def _opened(options: TableOptions, fields: Sequence[Field]) -> Target:
     return Target(table, names, partition_by, [field["name"] for field in known if not field["nullable"]])
 
 
-def _loaded(options: TableOptions, fields: Sequence[Field]) -> DeltaTable:
+def _load_or_create(options: TableOptions, fields: Sequence[Field]) -> DeltaTable:
     """Return the table, after creating it if it is missing."""
     try:
         return DeltaTable(options.location, storage_options=options.storage or None)

@@ -90,7 +90,7 @@ _PATHS: Final = {
 """Settings with a path: pattern of a relative path, and prefix of the absolute one."""
 
 
-def resolved_confs(confs: Mapping[str, str], root: Path) -> dict[str, str]:
+def resolve_confs(confs: Mapping[str, str], root: Path) -> dict[str, str]:
     """Resolve relative paths in settings against the project's folder: Spark would use the working directory."""
     resolved = dict(confs)
     for name, (pattern, scheme) in _PATHS.items():
@@ -103,14 +103,14 @@ def resolved_confs(confs: Mapping[str, str], root: Path) -> dict[str, str]:
 
 def static_confs(root: Path) -> dict[str, str]:
     """Return the settings to start Spark with for a project in `root`: a persistent catalog in it, and SESSION_CONFS."""
-    return resolved_confs(TEMPLATE_CONFS, root)
+    return resolve_confs(TEMPLATE_CONFS, root)
 
 
-def written_confs(root: Path) -> dict[str, str]:
+def read_confs(root: Path) -> dict[str, str]:
     """Return the settings in the project's conf/spark-defaults.conf, relative paths resolved against the project's folder."""
     file = root / "conf" / "spark-defaults.conf"
     if not file.is_file():
         return {}
     lines = (line.strip() for line in file.read_text(encoding="utf-8").splitlines())
     pairs = (line.split(None, 1) for line in lines if line and not line.startswith("#"))
-    return resolved_confs({pair[0]: pair[1] if len(pair) > 1 else "" for pair in pairs}, root)
+    return resolve_confs({pair[0]: pair[1] if len(pair) > 1 else "" for pair in pairs}, root)

@@ -13,7 +13,7 @@ from ottla.spark.monitoring import QueryFigure, QueryFigures
 from ottla.spark.pipelines.definitions import Definitions, register
 from ottla.spark.pipelines.project import InvalidProject, Project
 from ottla.spark.pipelines.report import FlowReport, FlowTracker, RunReport, growth, reason
-from ottla.spark.pipelines.server import connected
+from ottla.spark.pipelines.server import open_session
 from ottla.spark.pipelines.topics import check_topics
 
 # Metrics arrive with a delay after the event that a flow has ended.
@@ -47,7 +47,7 @@ def run_once(project: Project, address: str, refresh: Refresh, figures: QueryFig
     """
     begun = time.monotonic()
     try:
-        with connected(address) as spark:
+        with open_session(address) as spark:
             return _run(spark, project, refresh, figures, watch, begun)
     except PySparkException as error:
         raise InvalidProject(reason(str(error)) or str(error)) from None
@@ -61,7 +61,7 @@ def _run(
     for name, value in project.configuration.items():
         spark.conf.set(name, value)
     if spec.database:
-        spark.sql(f"CREATE DATABASE IF NOT EXISTS {_qualified(project, '')}")
+        spark.sql(f"CREATE DATABASE IF NOT EXISTS {_qualify(project, '')}")
     graph = create_dataflow_graph(
         spark, default_catalog=spec.catalog, default_database=spec.database, sql_conf=project.configuration
     )
@@ -128,18 +128,18 @@ def _counters(figure: QueryFigure) -> tuple[int, int, int | None, int | None]:
 
 def _count(spark: SparkSession, project: Project, tables: Sequence[str]) -> dict[str, int]:
     """Return the row counts of the existing tables, by their names in the definitions."""
-    shown = spark.sql(f"SHOW TABLES IN {_qualified(project, '') or 'default'}").collect()
+    shown = spark.sql(f"SHOW TABLES IN {_qualify(project, '') or 'default'}").collect()
     present = {row["tableName"] for row in shown}
     existing = [
         name for name in tables if (name.lower() in present if "." not in name else spark.catalog.tableExists(name))
     ]
     if not existing:
         return {}
-    counts = (f"SELECT '{name}' AS name, count(*) AS n FROM {_qualified(project, name)}" for name in existing)
+    counts = (f"SELECT '{name}' AS name, count(*) AS n FROM {_qualify(project, name)}" for name in existing)
     return {row["name"]: row["n"] for row in spark.sql(" UNION ALL ".join(counts)).collect()}
 
 
-def _qualified(project: Project, table: str) -> str:
+def _qualify(project: Project, table: str) -> str:
     """Return the qualified name of a table in the pipeline's catalog and database; of the database itself for ""."""
     parts = table.split(".") if table else []
     default = [part for part in (project.spec.catalog, project.spec.database) if part]

@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from ottla.spark.pipelines.project import DATA, InvalidProject, static_confs, written_confs
+from ottla.spark.pipelines.project import DATA, InvalidProject, read_confs, static_confs
 from ottla.spark.session import session_builder, stop_session
 
 _TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
@@ -36,7 +36,7 @@ def connect_server(root: Path, master: str | None, confs: Mapping[str, str]) -> 
 
     Raises JavaMissing, and InvalidProject if Spark does not start.
     """
-    written = written_confs(root)
+    written = read_confs(root)
     log = log_file(root)
     log.parent.mkdir(parents=True, exist_ok=True)
     changed = {_TOKEN: uuid.uuid4().hex, "SPARK_CONF_DIR": str(root / "conf")}
@@ -83,7 +83,7 @@ def _port(spark: SparkSession) -> int:
 
 
 @contextlib.contextmanager
-def connected(address: str) -> Iterator[SparkSession]:
+def open_session(address: str) -> Iterator[SparkSession]:
     """Yield a new session on a Connect server, and stop it."""
     from pyspark.sql.connect.session import SparkSession as ConnectSession
 

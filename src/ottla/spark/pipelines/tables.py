@@ -89,7 +89,7 @@ class _Checkpoint(NamedTuple):
 
 def locations(project: Project, more: Sequence[str]) -> list[str]:
     """Return the tables in the data folder of a project, and `more`. Raises InvalidProject if the list is empty."""
-    paths = _found(project, more)
+    paths = _find_tables(project, more)
     if not paths:
         raise InvalidProject(
             f"{project.root} has no Delta tables in {DATA}: run the project first, or use --table PATH"
@@ -124,7 +124,7 @@ def collector(project: Project, more: Sequence[str], ends: Ends) -> "Collector":
                 for name, text in _FLOW_METRICS
             }
             checkpoints = list(_checkpoints(project))
-            for location in _found(project, more):
+            for location in _find_tables(project, more):
                 try:
                     state = _status(project, location, checkpoints, ends)
                 except InvalidProject:
@@ -149,17 +149,17 @@ def compact(project: Project, tables: Sequence[str], hours: int | None) -> Itera
     Raises InvalidProject.
     """
     for location in tables:
-        table = _opened(location)
+        table = _open(location)
         before = len(table.file_uris())
         try:
             table.optimize.compact()
             deleted = table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
         except DeltaError as error:
             raise InvalidProject(f"cannot compact {location}: {_line(error)}") from None
-        yield Compaction(_shown(project, location), before, len(table.file_uris()), len(deleted))
+        yield Compaction(_relative_path(project, location), before, len(table.file_uris()), len(deleted))
 
 
-def _found(project: Project, more: Sequence[str]) -> list[str]:
+def _find_tables(project: Project, more: Sequence[str]) -> list[str]:
     """Return the tables in the data folder of a project, and `more`, each once."""
     paths = sorted(str(log.parent) for log in _folders(project.root / DATA, "_delta_log"))
     # A relative path is one of the user's working directory.
@@ -168,7 +168,7 @@ def _found(project: Project, more: Sequence[str]) -> list[str]:
 
 
 def _status(project: Project, location: str, checkpoints: Sequence[_Checkpoint], ends: Ends) -> TableStatus:
-    table = _opened(location)
+    table = _open(location)
     actions = table.get_add_actions(flatten=True)
     flows = []
     for checkpoint in checkpoints:
@@ -177,7 +177,7 @@ def _status(project: Project, location: str, checkpoints: Sequence[_Checkpoint],
             flows.append(FlowStatus(checkpoint.flow, batch, _lag(checkpoint.folder, batch, ends)))
     rows, sizes = (actions[name].to_pylist() for name in ("num_records", "size_bytes"))
     return TableStatus(
-        table=_shown(project, location),
+        table=_relative_path(project, location),
         version=table.version(),
         rows=sum(number or 0 for number in rows),
         files=len(sizes),
@@ -187,7 +187,7 @@ def _status(project: Project, location: str, checkpoints: Sequence[_Checkpoint],
     )
 
 
-def _opened(location: str) -> DeltaTable:
+def _open(location: str) -> DeltaTable:
     try:
         return DeltaTable(location)
     except (DeltaError, OSError) as error:
@@ -198,7 +198,7 @@ def _line(error: Exception) -> str:
     return (str(error).splitlines() or [""])[0]
 
 
-def _shown(project: Project, location: str) -> str:
+def _relative_path(project: Project, location: str) -> str:
     """Return the path of a table relative to the project, if it is in there."""
     path = Path(location)
     return str(path.relative_to(project.root)) if path.is_relative_to(project.root) else location

@@ -60,12 +60,12 @@ class Avro:
         self._schema = whole(text, referred)
         self._tagged = _has_members(self._schema)
         self.shape = _shape(self._schema, {}, ())
-        self._plain, self._parsed = _parsed(self._schema)
+        self._plain, self._parsed = _parse(self._schema)
 
     def decoder(self, text: str, referred: Mapping[str, str]) -> Callable[[bytes, int], Any]:
         """Return a function that decodes the payload at an index of a frame written with this schema; it raises BadRecord."""
         written = whole(text, referred)
-        other, writer = _parsed(written)
+        other, writer = _parse(written)
         check = payload_check(written)
         reader = None if other == self._plain else self._parsed
         tagged, read = self._tagged, fastavro.schemaless_reader
@@ -92,7 +92,7 @@ class Avro:
         return payload.getvalue()
 
 
-def _parsed(schema: Any) -> tuple[Any, Any]:
+def _parse(schema: Any) -> tuple[Any, Any]:
     """Return a schema without dates and timestamps, plain and as parsed by fastavro."""
     bare = _bare(schema)
     try:
@@ -109,9 +109,9 @@ def _bare(schema: Any) -> Any:
     kind = schema["type"]
     if kind in ("record", "error"):
         fields = [_bare_field(field) for field in schema["fields"]]
-        return {"type": "record", "name": schema["name"], "fields": fields} | _kept(schema, "aliases")
+        return {"type": "record", "name": schema["name"], "fields": fields} | _pick(schema, "aliases")
     if kind in ("enum", "fixed"):
-        kept = _kept(schema, "aliases", "symbols", "size", "default")
+        kept = _pick(schema, "aliases", "symbols", "size", "default")
         return {"type": kind, "name": schema["name"], **kept, **_decimal(schema)}
     if kind == "array":
         return {"type": "array", "items": _bare(schema["items"])}
@@ -122,7 +122,7 @@ def _bare(schema: Any) -> Any:
     return {"type": kind, **_decimal(schema)} if kind == "bytes" and _decimal(schema) else kind
 
 
-def _kept(schema: Mapping[str, Any], *names: str) -> dict[str, Any]:
+def _pick(schema: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: schema[name] for name in names if name in schema}
 
 
@@ -133,7 +133,7 @@ def _decimal(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _bare_field(field: Mapping[str, Any]) -> dict[str, Any]:
-    return {"name": field["name"], "type": _bare(field["type"]), **_kept(field, "aliases", "default")}
+    return {"name": field["name"], "type": _bare(field["type"]), **_pick(field, "aliases", "default")}
 
 
 def _from_default(field: Mapping[str, Any], shape: Shape) -> Shape:

@@ -45,7 +45,7 @@ class JsonSchema:
 
         def decode(frame: bytes, at: int) -> Any:
             try:
-                value = json.loads(frame[at:].decode(), parse_constant=_refused)
+                value = json.loads(frame[at:].decode(), parse_constant=_refuse_constant)
             except (ValueError, RecursionError) as wrong:
                 raise BadRecord(f"not JSON: {wrong}") from None
             if self._check is not None:
@@ -61,7 +61,7 @@ class JsonSchema:
         return json_payload(value)
 
 
-def _refused(constant: str) -> Any:
+def _refuse_constant(constant: str) -> Any:
     raise ValueError(f"{constant} is not JSON")
 
 
@@ -75,12 +75,12 @@ class _Shapes:
         if not isinstance(schema, dict):
             return _ANYTHING
         if "$ref" in schema:
-            return self._referred(schema["$ref"], around)
+            return self._shape_of_reference(schema["$ref"], around)
         for word in ("oneOf", "anyOf"):
             if word in schema:
                 choices = [choice for choice in schema[word] if not _is_null(choice)]
                 return self.of(choices[0], around) if len(choices) == 1 else _ANYTHING
-        schema = self._merged(schema)
+        schema = self._merge_parts(schema)
         kind = _kind(schema)
         if kind == "object":
             return self._object(schema, around)
@@ -97,7 +97,7 @@ class _Shapes:
         more = schema.get("additionalProperties")
         return mapping(self.of(more, around)) if isinstance(more, dict) and more else _ANYTHING
 
-    def _referred(self, reference: str, around: tuple[str, ...]) -> Shape:
+    def _shape_of_reference(self, reference: str, around: tuple[str, ...]) -> Shape:
         try:
             resolved = self._resolver.lookup(reference)
         except Unresolvable as wrong:
@@ -107,13 +107,13 @@ class _Shapes:
             raise UnsupportedSchema(f"{reference} is recursive, which Spark types do not support")
         return _Shapes(resolved.resolver).of(resolved.contents, (*around, name))
 
-    def _merged(self, schema: dict[str, Any]) -> dict[str, Any]:
+    def _merge_parts(self, schema: dict[str, Any]) -> dict[str, Any]:
         """Merge the properties of all schemas of `allOf`."""
         for part in schema.get("allOf", ()):
             if isinstance(part, dict) and "$ref" in part:
                 part = self._resolver.lookup(part["$ref"]).contents
             if isinstance(part, dict):
-                part = self._merged(part)
+                part = self._merge_parts(part)
                 schema = {
                     **part,
                     **schema,
