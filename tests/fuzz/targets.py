@@ -129,7 +129,7 @@ def produced(data: bytes) -> None:
             pass
         if prepared.error_code or prepared.unknown:
             continue
-        stored = b"".join(prepared.stamped(1000, 7))
+        stored = b"".join(prepared.stamp(1000, 7))
         (header,) = scan(stored).batches
         assert crc_ok(stored, header)
         assert header.base_offset == 1000

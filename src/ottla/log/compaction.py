@@ -43,7 +43,7 @@ from ottla.records.batch import (
     records_of,
     seal,
     sections,
-    wrapped,
+    wrapping_add,
 )
 from ottla.records.compression import compress_in_steps
 from ottla.records.control import ABORT, COMMIT, read_marker
@@ -220,7 +220,7 @@ class Pass:
                     yield
             if selection.is_too_large:
                 return data
-            kept = selection.kept()
+            kept = selection.build()
             if horizon is None and kept.tombstones:
                 return (yield from _with_horizon(data, kept, self._now_ms + self._rules.delete_retention_ms))
         except BeyondLimit:
@@ -337,7 +337,7 @@ def _with_records(data: bytes, kept: Kept) -> Generator[None, None, bytes]:
 def _with_horizon(data: bytes, kept: Kept, horizon: int) -> Generator[None, None, bytes]:
     """Rebuild a batch with its kept records, and `horizon` in place of its base timestamp. Raises CorruptRecords."""
     fresh = read_header(data, 0)
-    shift = wrapped(fresh.base_timestamp, -horizon)
+    shift = wrapping_add(fresh.base_timestamp, -horizon)
     out = BytesWriter()
     position = 0
     while position < len(kept.payload):

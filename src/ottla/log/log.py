@@ -47,7 +47,7 @@ from ottla.protocol.errors import (
     RECORD_LIST_TOO_LARGE,
 )
 from ottla.records import legacy
-from ottla.records.batch import BatchHeader, build, numbered, read_header
+from ottla.records.batch import BatchHeader, build, number_records, read_header
 from ottla.records.control import build_marker
 from ottla.records.errors import CorruptRecords
 from ottla.records.schema_ids import SchemaRules, UnknownSchema
@@ -388,7 +388,7 @@ class Log:
         # The producers learn of the batch only when it is written: after a StorageError the same batch is sent again, and
         # must be neither a duplicate nor out of order.
         base_offset = self.end_offset
-        self._write(header, batch.stamped(base_offset, leader_epoch), batch.size_in_bytes, leader_epoch, now_ms)
+        self._write(header, batch.stamp(base_offset, leader_epoch), batch.size_in_bytes, leader_epoch, now_ms)
         if header.producer_id >= 0:
             self.producers.appended(header, base_offset)
         return AppendResult(base_offset, batch.append_time, end_offset=self.end_offset)
@@ -433,7 +433,7 @@ class Log:
         if producer is not None and self.producers.is_fenced(*producer):
             return AppendResult(-1, -1, INVALID_PRODUCER_EPOCH)
         first = 0 if producer is None else self.end_offset
-        listed = numbered(records, first, now_ms)
+        listed = number_records(records, first, now_ms)
         if producer is None:
             batch = build(listed)
         else:

@@ -75,21 +75,21 @@ def _array(columns: Columns, name: str, topic: str, partition: int) -> pa.Array:
     if name == "value" and columns.values is not None:
         return _binary(columns.values, rows, pa.binary())
     if name == "topic":
-        return _repeated(topic, rows)
+        return _repeat(topic, rows)
     if name == "partition":
-        return _fixed(partition.to_bytes(4, "little", signed=True) * rows, rows, pa.int32())
+        return _fixed_size_array(partition.to_bytes(4, "little", signed=True) * rows, rows, pa.int32())
     if name == "offset" and columns.offsets is not None:
-        return _fixed(columns.offsets, rows, pa.int64())
+        return _fixed_size_array(columns.offsets, rows, pa.int64())
     if name == "timestamp" and columns.timestamps is not None:
-        return _fixed(columns.timestamps, rows, TYPES["timestamp"])
+        return _fixed_size_array(columns.timestamps, rows, TYPES["timestamp"])
     if name == "timestampType" and columns.timestamp_types is not None:
-        return _fixed(columns.timestamp_types, rows, pa.int32())
+        return _fixed_size_array(columns.timestamp_types, rows, pa.int32())
     if name == "headers" and columns.headers is not None:
         return _headers(columns.headers, rows)
     raise KeyError(name)
 
 
-def _fixed(data: bytes, rows: int, kind: pa.DataType) -> pa.Array:
+def _fixed_size_array(data: bytes, rows: int, kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(data)])
 
 
@@ -98,7 +98,7 @@ def _binary(column: BinaryColumn, rows: int, kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, rows, [validity, pa.py_buffer(column.offsets), pa.py_buffer(column.data)])
 
 
-def _repeated(text: str, rows: int) -> pa.Array:
+def _repeat(text: str, rows: int) -> pa.Array:
     return pa.repeat(pa.scalar(text, pa.string()), rows)
 
 

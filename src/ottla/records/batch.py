@@ -209,7 +209,7 @@ def crc_ok(data: bytes, header: BatchHeader) -> bool:
     return header.end <= len(data) and crc32c(memoryview(data)[header.start + 21 : header.end]) == header.crc
 
 
-def numbered(pairs: Sequence[tuple[bytes | None, bytes | None]], first: int, timestamp: int) -> list[Record]:
+def number_records(pairs: Sequence[tuple[bytes | None, bytes | None]], first: int, timestamp: int) -> list[Record]:
     """Return records of (key, value) pairs with consecutive offsets from `first` on, all with one timestamp."""
     return [Record(first + at, timestamp, key, value) for at, (key, value) in enumerate(pairs)]
 
@@ -256,7 +256,7 @@ def build(
         last_delta = delta
         body.truncate(0)
         body.append(0)
-        write_varint(body, wrapped(timestamp, -base_at))
+        write_varint(body, wrapping_add(timestamp, -base_at))
         write_varint(body, delta)
         _write_bytes(body, record.key)
         _write_bytes(body, record.value)
@@ -332,7 +332,7 @@ def _write_bytes(out: BytesWriter, value: bytes | None) -> None:
         out.write(value)
 
 
-def decompressed(data: bytes, header: BatchHeader, limit: int = DECOMPRESS_LIMIT) -> tuple[bytes, int, int]:
+def decompress_records(data: bytes, header: BatchHeader, limit: int = DECOMPRESS_LIMIT) -> tuple[bytes, int, int]:
     """Return the decompressed records section of a batch: a buffer, and start and end of the section in it.
 
     An uncompressed batch is not copied. Raises CorruptRecords for a truncated batch, bad compressed data, or more than
@@ -346,10 +346,10 @@ def decompressed(data: bytes, header: BatchHeader, limit: int = DECOMPRESS_LIMIT
     return plain, 0, len(plain)
 
 
-def _decompressed_at_once(data: bytes, header: BatchHeader) -> tuple[bytes, int, int]:
-    """Decompress a batch as `decompressed` does, if that takes a few milliseconds at most; raises BeyondLimit otherwise."""
+def _decompress_at_once(data: bytes, header: BatchHeader) -> tuple[bytes, int, int]:
+    """Decompress as `decompress_records` does if that takes a few milliseconds at most. Raises BeyondLimit otherwise."""
     if header.end > len(data) or header.attributes & CODEC_MASK == 0:
-        return decompressed(data, header)
+        return decompress_records(data, header)
     compressed = memoryview(data)[header.start + HEADER_SIZE : header.end]
     plain = decompress_at_once(header.compression, compressed, DECOMPRESS_AT_ONCE)
     return plain, 0, len(plain)
@@ -365,7 +365,7 @@ def sections(data: bytes, header: BatchHeader, largest: int) -> Iterator[tuple[b
     data, BeyondLimit for too large a record.
     """
     try:
-        section, start, end = _decompressed_at_once(data, header)
+        section, start, end = _decompress_at_once(data, header)
     except BeyondLimit:
         pass
     else:
@@ -430,7 +430,7 @@ def records_of(data: bytes, start: int = 0, limit: int = DECOMPRESS_LIMIT) -> li
         raise CorruptRecords(scanned.corrupt)
     records: list[Record] = []
     for header in scanned.batches:
-        section, begin, end = decompressed(data, header, limit)
+        section, begin, end = decompress_records(data, header, limit)
         _decode(section, begin, end, header, header.count, records, NOWHERE)
     return records
 
@@ -456,7 +456,7 @@ def records_in_parts(data: bytes, header: BatchHeader, largest: int) -> Iterator
 
 def read_records(data: bytes, header: BatchHeader, origin: Origin, limit: int = DECOMPRESS_LIMIT) -> list[Record]:
     """Decode the records of one batch, each with this origin. Raises the errors of `records_of`."""
-    section, begin, end = decompressed(data, header, limit)
+    section, begin, end = decompress_records(data, header, limit)
     records: list[Record] = []
     _decode(section, begin, end, header, header.count, records, origin)
     return records
@@ -601,8 +601,8 @@ def _decode(
             elif near and -(1 << 61) < timestamp < (1 << 61):
                 timestamp += base_timestamp
             else:
-                timestamp = wrapped(base_timestamp, timestamp)
-            delta = delta + base_offset if near else wrapped(base_offset, delta)
+                timestamp = wrapping_add(base_timestamp, timestamp)
+            delta = delta + base_offset if near else wrapping_add(base_offset, delta)
             records.append(Record(delta, timestamp, key, value, headers, origin))
     except IndexError:
         raise CorruptRecords("record cut short") from None
@@ -610,7 +610,7 @@ def _decode(
         raise CorruptRecords("bytes remain after the last record")
 
 
-def wrapped(base: i64, delta: i64) -> i64:
+def wrapping_add(base: i64, delta: i64) -> i64:
     """Return base + delta with the overflow of a Java long, which occurs only in corrupt batches."""
     low: i64 = (base & 0xFFFFFFFF) + (delta & 0xFFFFFFFF)
     high: i64 = (base >> 32) + (delta >> 32) + (low >> 32)

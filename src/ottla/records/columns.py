@@ -22,7 +22,15 @@ from typing import Final, final
 from librt.strings import BytesWriter, read_i32_le, read_i64_le, write_i32_le, write_i64_le
 from mypy_extensions import i64, u8
 
-from ottla.records.batch import CONTROL, HEADER_SIZE, LOG_APPEND_TIME, BatchHeader, decompressed, read_header, wrapped
+from ottla.records.batch import (
+    CONTROL,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    BatchHeader,
+    decompress_records,
+    read_header,
+    wrapping_add,
+)
 from ottla.records.errors import CorruptRecords
 from ottla.records.partitioner import partition_between
 from ottla.records.varints import read_varint, read_varlong, varint_size, write_varint
@@ -210,13 +218,13 @@ class ColumnReader:
                 break
             pos = header.end
             base = header.base_offset
-            following: i64 = wrapped(wrapped(base, header.last_offset_delta), 1)
+            following: i64 = wrapping_add(wrapping_add(base, header.last_offset_delta), 1)
             if following <= self.from_offset:
                 continue
             if base >= self.end_offset:
                 break
             if header.count > 0 and header.attributes & CONTROL == 0:
-                section, begin, stop = decompressed(data, header, _INT32_MAX)
+                section, begin, stop = decompress_records(data, header, _INT32_MAX)
                 _read_batch(section, begin, stop, header, self)
             if not self.full:
                 self.next_offset = max(self.next_offset, min(following, self.end_offset))
@@ -357,7 +365,7 @@ def _read_batch(data: bytes, start: i64, end: i64, header: BatchHeader, reader: 
             if pos < 0:
                 raise CorruptRecords("record cut short")
         # varint: end
-        offset: i64 = base_offset + delta if near_offsets else wrapped(base_offset, delta)
+        offset: i64 = base_offset + delta if near_offsets else wrapping_add(base_offset, delta)
         if offset < from_offset:
             pos = stop
             continue
@@ -448,7 +456,7 @@ def _read_batch(data: bytes, start: i64, end: i64, header: BatchHeader, reader: 
             elif near and -(1 << 52) < timestamp < (1 << 52):
                 timestamp = (base_timestamp + timestamp) * 1000
             else:
-                timestamp = _microseconds(wrapped(base_timestamp, timestamp))
+                timestamp = _microseconds(wrapping_add(base_timestamp, timestamp))
             write_i64_le(timestamps, timestamp)
         if want_offset:
             write_i64_le(offsets, offset)

@@ -123,7 +123,7 @@ def pieces(codec: int, data: bytes | memoryview, largest: int) -> Iterator[bytes
 
     Raises BeyondLimit for a larger block, CorruptRecords for bad data or an unknown codec, after the pieces before it.
     """
-    return _joined_small(_row_of_data(codec).pieces(memoryview(data), largest))
+    return _join_small(_row_of_data(codec).pieces(memoryview(data), largest))
 
 
 @cache
@@ -171,7 +171,7 @@ def _beyond(limit: int) -> BeyondLimit:
     return BeyondLimit(f"records decompress to more than {limit} bytes")
 
 
-def _joined(parts: Iterator[bytes], limit: int, most: int) -> bytes:
+def _join(parts: Iterator[bytes], limit: int, most: int) -> bytes:
     """Join the parts. Raises BeyondLimit for more than `limit` bytes, or more than `most` parts."""
     listed: list[bytes] = []
     left = limit
@@ -183,7 +183,7 @@ def _joined(parts: Iterator[bytes], limit: int, most: int) -> bytes:
     return listed[0] if len(listed) == 1 else b"".join(listed)
 
 
-def _joined_small(parts: Iterator[bytes]) -> Iterator[bytes]:
+def _join_small(parts: Iterator[bytes]) -> Iterator[bytes]:
     """Join small parts up to PIECE bytes, at most _FRAMES_AT_ONCE of them at a time."""
     small: list[bytes] = []
     size = 0
@@ -209,7 +209,7 @@ def _compress_gzip_parts(parts: Iterable[bytes], level: int) -> Iterator[bytes]:
 
 
 def _decompress_gzip(data: memoryview, limit: int, most: int) -> bytes:
-    return _joined(_gzip_pieces(data, limit + 1), limit, most)
+    return _join(_gzip_pieces(data, limit + 1), limit, most)
 
 
 def _gzip_pieces(data: memoryview, size: int) -> Iterator[bytes]:
@@ -259,7 +259,7 @@ def _xerial_blocks(data: memoryview) -> bytes:
 
 
 def _decompress_snappy(data: memoryview, limit: int, most: int) -> bytes:
-    return _joined(_snappy_blocks(data, limit), limit, most)
+    return _join(_snappy_blocks(data, limit), limit, most)
 
 
 def _snappy_blocks(data: memoryview, largest: int) -> Iterator[bytes]:
@@ -322,7 +322,7 @@ def _compress_lz4(data: bytes | memoryview, level: int) -> bytes:
 
 
 def _compress_lz4_parts(parts: Iterable[bytes], level: int) -> Iterator[bytes]:
-    return _compressed_parts(_lz4_compressor(level), parts)
+    return _compress_parts(_lz4_compressor(level), parts)
 
 
 def _lz4_compressor(level: int) -> Any:
@@ -330,7 +330,7 @@ def _lz4_compressor(level: int) -> Any:
     return cramjam.lz4.Compressor(None if level == 9 else level, content_checksum=False, block_linked=False)
 
 
-def _compressed_parts(compressor: Any, parts: Iterable[bytes]) -> Iterator[bytes]:
+def _compress_parts(compressor: Any, parts: Iterable[bytes]) -> Iterator[bytes]:
     """Compress a stream with a compressor of cramjam, which buffers its output until the end."""
     for part in parts:
         compressor.compress(part)
@@ -414,11 +414,11 @@ def _compress_zstd(data: bytes | memoryview, level: int) -> bytes:
 
 
 def _compress_zstd_parts(parts: Iterable[bytes], level: int) -> Iterator[bytes]:
-    return _compressed_parts(cramjam.zstd.Compressor(level), parts)
+    return _compress_parts(cramjam.zstd.Compressor(level), parts)
 
 
 def _decompress_zstd(data: memoryview, limit: int, most: int) -> bytes:
-    return _joined(_zstd_pieces(data, limit + 1), limit, most)
+    return _join(_zstd_pieces(data, limit + 1), limit, most)
 
 
 def _zstd_pieces(data: memoryview, size: int) -> Iterator[bytes]:
@@ -462,16 +462,16 @@ def short_xxhash32(data: bytes) -> int:
     position = 0
     while position + 4 <= len(data):
         lane = int.from_bytes(data[position : position + 4], "little")
-        value = (_rotated((value + lane * _PRIMES[2]) & _WORD, 17) * _PRIMES[3]) & _WORD
+        value = (_rotate((value + lane * _PRIMES[2]) & _WORD, 17) * _PRIMES[3]) & _WORD
         position += 4
     for byte in data[position:]:
-        value = (_rotated((value + byte * _PRIMES[4]) & _WORD, 11) * _PRIMES[0]) & _WORD
+        value = (_rotate((value + byte * _PRIMES[4]) & _WORD, 11) * _PRIMES[0]) & _WORD
     value = ((value ^ (value >> 15)) * _PRIMES[1]) & _WORD
     value = ((value ^ (value >> 13)) * _PRIMES[2]) & _WORD
     return value ^ (value >> 16)
 
 
-def _rotated(value: int, bits: int) -> int:
+def _rotate(value: int, bits: int) -> int:
     return ((value << bits) | (value >> (32 - bits))) & _WORD
 
 

@@ -9,7 +9,7 @@ from typing import Final, final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from ottla.records.batch import LOG_APPEND_TIME, NO_TIMESTAMP, BatchHeader, wrapped
+from ottla.records.batch import LOG_APPEND_TIME, NO_TIMESTAMP, BatchHeader, wrapping_add
 from ottla.records.errors import CorruptRecords
 from ottla.records.varints import read_varint, read_varlong, varint_size, write_varint
 
@@ -140,7 +140,7 @@ def append_rebased(out: BytesWriter, records: bytes, begin: i64, most: i64, shif
         timestamp, pos = read_varlong(records, pos + 1, stop)
         if pos < 0:
             raise CorruptRecords("record cut short")
-        timestamp = wrapped(timestamp, shift)
+        timestamp = wrapping_add(timestamp, shift)
         write_varint(out, 1 + varint_size(timestamp) + stop - pos)
         out.write(attributes)
         write_varint(out, timestamp)
@@ -212,7 +212,7 @@ class Selection:
                 kept += 1
                 if value < 0:
                     tombstones += 1
-                timestamp = wrapped(base_timestamp, timestamp)
+                timestamp = wrapping_add(base_timestamp, timestamp)
                 max_timestamp = max(max_timestamp, timestamp)
             elif run >= 0:
                 self._keep(section[run:pos])
@@ -238,7 +238,7 @@ class Selection:
         """True if the selected records exceed the memory limit: the batch then has to stay unchanged."""
         return self._size > self._most_bytes
 
-    def kept(self) -> Kept:
+    def build(self) -> Kept:
         """Return the selected records."""
         header = self._header
         append_time = header.attributes & LOG_APPEND_TIME != 0

@@ -160,7 +160,7 @@ def rebuild(data: bytes, start: int, end: int, max_message_bytes: int, limit: in
     codes are those of Apache Kafka 3.9.1. Never raises. Yields after every few thousand messages.
     """
     try:
-        entries = yield from _collected(messages(data, start, end))
+        entries = yield from _collect(messages(data, start, end))
         if any(_size(message) > max_message_bytes for message in entries):
             return Rebuilt(b"", MESSAGE_TOO_LARGE)
         is_compressed = any(message.codec for message in entries)
@@ -185,7 +185,7 @@ def rebuild(data: bytes, start: int, end: int, max_message_bytes: int, limit: in
     return Rebuilt(build(records, codec=codec))
 
 
-def _collected(read: Iterator[LegacyMessage]) -> Generator[None, None, list[LegacyMessage]]:
+def _collect(read: Iterator[LegacyMessage]) -> Generator[None, None, list[LegacyMessage]]:
     listed = []
     for message in read:
         listed.append(message)
@@ -240,12 +240,12 @@ def _inner(wrapper: LegacyMessage, limit: int) -> Generator[None, None, list[Leg
             INVALID_RECORD, f"Found invalid compressed record set with null value (magic = {wrapper.magic})"
         )
     try:
-        plain = yield from _decompressed(wrapper.codec, wrapper.magic, wrapper.value, limit)
+        plain = yield from _decompress(wrapper.codec, wrapper.magic, wrapper.value, limit)
     except BeyondLimit as cause:
         raise _RejectedMessage(INVALID_RECORD, str(cause)) from None
     except CorruptRecords as cause:
         raise _RejectedMessage(UNKNOWN_SERVER_ERROR, str(cause)) from None
-    nested = yield from _collected(messages(plain))
+    nested = yield from _collect(messages(plain))
     if not nested:
         raise _RejectedMessage(INVALID_RECORD, "Found invalid compressed record set with no inner records")
     for message in nested:
@@ -262,10 +262,10 @@ def _inner(wrapper: LegacyMessage, limit: int) -> Generator[None, None, list[Leg
 
 def decompress_message(codec: int, magic: int, data: bytes, limit: int) -> bytes:
     """Decompress the message set in the value of a compressed message. Raises CorruptRecords, BeyondLimit."""
-    return all_at_once(_decompressed(codec, magic, data, limit))
+    return all_at_once(_decompress(codec, magic, data, limit))
 
 
-def _decompressed(codec: int, magic: int, data: bytes, limit: int) -> Generator[None, None, bytes]:
+def _decompress(codec: int, magic: int, data: bytes, limit: int) -> Generator[None, None, bytes]:
     """Decompress as `decompress_message` does, in steps."""
     if codec == codec_names.LZ4 and magic == 0:
         data = with_lz4_checksum(data, wrong=False)
@@ -372,13 +372,13 @@ class _MessageSet:
         if not header.compression:
             for record in records:
                 if record.offset >= from_offset:
-                    self.out += _encoded(record, self._magic, kind, record.offset)
+                    self.out += _encode(record, self._magic, kind, record.offset)
             return
         for record in records:
             if not self._inner:
                 self._first, self._newest = record.offset, record.timestamp
             offset = record.offset - self._first if self._magic else record.offset
-            message = _encoded(record, self._magic, kind, offset)
+            message = _encode(record, self._magic, kind, offset)
             self._inner.append(message)
             self._inner_size += len(message)
             self._last = record.offset
@@ -394,13 +394,13 @@ class _MessageSet:
         if header.compression == codec_names.LZ4 and self._magic == 0:
             value = with_lz4_checksum(value, wrong=True)
         wrapper = Record(self._last, self._newest, None, value)
-        self.out += _encoded(wrapper, self._magic, header.timestamp_type, self._last, header.compression)
+        self.out += _encode(wrapper, self._magic, header.timestamp_type, self._last, header.compression)
         self._plain_left -= self._inner_size
         self._inner = []
         self._inner_size = 0
 
 
-def _encoded(record: Record, magic: int, timestamp_type: int, offset: int, codec: int = 0) -> bytes:
+def _encode(record: Record, magic: int, timestamp_type: int, offset: int, codec: int = 0) -> bytes:
     attributes = codec | (_LOG_APPEND_TIME if magic and timestamp_type else 0)
     head = _TAIL_V1.pack(1, attributes, record.timestamp) if magic else _TAIL_V0.pack(0, attributes)
     parts = [head]

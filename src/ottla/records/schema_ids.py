@@ -90,7 +90,7 @@ class FieldSchemas:
             if subject in subjects:
                 self._accepted[schema] = _ANY
             else:
-                self.refuse(schema, f"{self._shown(schema)} is not registered under subject {subject}", now_ms)
+                self.refuse(schema, f"{self._text_of(schema)} is not registered under subject {subject}", now_ms)
             return
         before = "" if self.strategy == RECORD_NAME else f"{self.topic}-"
         named = [(f"{before}{name}", indexes) for name, indexes in names]
@@ -98,9 +98,9 @@ class FieldSchemas:
         if accepted:
             self._accepted[schema] = tuple(accepted)
         elif named:
-            self.refuse(schema, f"{self._shown(schema)} is not registered under subject {named[0][0]}", now_ms)
+            self.refuse(schema, f"{self._text_of(schema)} is not registered under subject {named[0][0]}", now_ms)
         else:
-            self.refuse(schema, f"{self._shown(schema)} has no record name, by which its subject is called", now_ms)
+            self.refuse(schema, f"{self._text_of(schema)} has no record name, by which its subject is called", now_ms)
 
     def refuse(self, schema: SchemaKey, reason: str, now_ms: int) -> None:
         """Refuse a schema for a second."""
@@ -111,13 +111,13 @@ class FieldSchemas:
 
     def refuse_missing(self, schema: SchemaKey, now_ms: int) -> None:
         """Refuse a schema that the registry does not have."""
-        self.refuse(schema, f"{self._shown(schema)} is not in the schema registry", now_ms)
+        self.refuse(schema, f"{self._text_of(schema)} is not in the schema registry", now_ms)
 
     def refuse_unchecked(self, schema: SchemaKey, why: str, now_ms: int) -> None:
         """Refuse a schema that cannot be looked up."""
-        self.refuse(schema, f"{self._shown(schema)} cannot be checked: {why}", now_ms)
+        self.refuse(schema, f"{self._text_of(schema)} cannot be checked: {why}", now_ms)
 
-    def _shown(self, schema: SchemaKey) -> str:
+    def _text_of(self, schema: SchemaKey) -> str:
         if isinstance(schema, bytes):
             return f"Schema {uuid.UUID(bytes=schema)} of the {self.field}"
         return f"Schema id {schema} of the {self.field}"
@@ -137,11 +137,11 @@ class FieldSchemas:
             if begin >= 0:
                 return self._refusal_by_header(data, begin, end, unknown)
         if size < _ID_SIZE or data[at] != 0:
-            return self._malformed(size if size < _ID_SIZE else _ID_SIZE + data[at])
-        number = _unsigned(data, at + 1)
+            return self._reason_of(size if size < _ID_SIZE else _ID_SIZE + data[at])
+        number = _read_uint32(data, at + 1)
         if number == self._last:
             return None
-        return self._judged(number, data, at + _ID_SIZE, at + size, unknown, is_last=True)
+        return self._check_schema(number, data, at + _ID_SIZE, at + size, unknown, is_last=True)
 
     def _refusal_by_header(self, data: bytes, begin: i64, end: i64, unknown: dict[UnknownSchema, None]) -> str | None:
         """Judge a record by the value of its header."""
@@ -149,12 +149,12 @@ class FieldSchemas:
             if _is_at(data, begin + 1, self._last_guid):
                 return None
             guid = data[begin + 1 : begin + _GUID_SIZE]
-            return self._judged(guid, data, begin + _GUID_SIZE, end, unknown, is_last=True)
+            return self._check_schema(guid, data, begin + _GUID_SIZE, end, unknown, is_last=True)
         if end - begin >= _ID_SIZE and data[begin] == 0:
-            return self._judged(_unsigned(data, begin + 1), data, begin + _ID_SIZE, end, unknown)
+            return self._check_schema(_read_uint32(data, begin + 1), data, begin + _ID_SIZE, end, unknown)
         return f"The header {self._header.decode()} has neither a GUID nor a schema id"
 
-    def _malformed(self, kind: int) -> str:
+    def _reason_of(self, kind: int) -> str:
         """Return why a payload has no schema id; each text is made once, as a batch may have 100,000 such records.
 
         kind  size of a short one, or _ID_SIZE and its first byte
@@ -174,7 +174,7 @@ class FieldSchemas:
         else:
             self._last = schema
 
-    def _judged(
+    def _check_schema(
         self,
         schema: SchemaKey,
         data: bytes,
@@ -192,11 +192,11 @@ class FieldSchemas:
                 return None
             if data.startswith(accepted, begin, end):
                 return None
-            return f"The message in {self._shown(schema)} is not registered under the subject of its name"
+            return f"The message in {self._text_of(schema)} is not registered under the subject of its name"
         reason = self._refused.get(schema)
         if reason is None:
             if len(unknown) >= MOST_UNKNOWN and (self.field, schema) not in unknown:
-                return f"{self._shown(schema)} follows {MOST_UNKNOWN} others of the batch that are not known yet"
+                return f"{self._text_of(schema)} follows {MOST_UNKNOWN} others of the batch that are not known yet"
             unknown[self.field, schema] = None
         return reason
 
@@ -257,7 +257,7 @@ class SchemaRules:
         return None if value is None else value.refusal(data, value_at, value_size, headers, stop, unknown)
 
 
-def _unsigned(data: bytes, at: i64) -> i64:
+def _read_uint32(data: bytes, at: i64) -> i64:
     first: i64 = data[at]
     return (first << 24) | (data[at + 1] << 16) | (data[at + 2] << 8) | data[at + 3]
 

@@ -46,7 +46,7 @@ from ottla.records.batch import (
     read_header,
     seal_header,
     sections,
-    wrapped,
+    wrapping_add,
 )
 from ottla.records.checksum import crc32c
 from ottla.records.compression import CODECS, compress, decompress_at_once
@@ -139,7 +139,7 @@ class Prepared:
         self._payload: bytes | None = None  # recompressed records
         self._tail: bytes | None = None  # bytes 16 to 61 of a changed header
 
-    def stamped(self, base_offset: int, leader_epoch: int) -> tuple[bytes, bytes | memoryview]:
+    def stamp(self, base_offset: int, leader_epoch: int) -> tuple[bytes, bytes | memoryview]:
         """Return the bytes to write: the header (61 bytes), and the records (a view of the frame unless recompressed)."""
         out = BytesWriter()
         write_i64_be(out, base_offset)
@@ -483,7 +483,7 @@ def _walk_records(
         if near and -(1 << 61) < timestamp < (1 << 61):
             timestamp += base_timestamp
         else:
-            timestamp = wrapped(base_timestamp, timestamp)
+            timestamp = wrapping_add(base_timestamp, timestamp)
         # offset delta
         # varint: begin delta, pos = read_varint(data, pos, stop)
         # varint: if pos < 0: return INVALID_RECORD
@@ -649,14 +649,14 @@ def _recompress(
     if walk.consecutive and walk.first_delta == 0:
         plain = data[start:end]
     else:
-        plain = _renumbered(data, start, end, header.count, walk.first_delta)
-        header.base_timestamp = wrapped(header.base_timestamp, walk.first_delta)
+        plain = _renumber(data, start, end, header.count, walk.first_delta)
+        header.base_timestamp = wrapping_add(header.base_timestamp, walk.first_delta)
     header.max_timestamp = now_ms if rules.log_append_time else walk.max_timestamp
     result.replace_records(compress(target, plain, rules.level) if target else plain)
     result.reseal()
 
 
-def _renumbered(data: bytes, start: i64, end: i64, count: i64, first_delta: i64) -> bytes:
+def _renumber(data: bytes, start: i64, end: i64, count: i64, first_delta: i64) -> bytes:
     """Rewrite the records of a checked section with offset deltas 0, 1, 2... and a first timestamp delta of 0."""
     out = BytesWriter()
     pos: i64 = start
@@ -668,7 +668,7 @@ def _renumbered(data: bytes, start: i64, end: i64, count: i64, first_delta: i64)
         size, pos = read_varint(data, pos, end)
         stop: i64 = pos + size
         timestamp, pos = read_varlong(data, pos + 1, stop)
-        timestamp = wrapped(timestamp, -first_delta)
+        timestamp = wrapping_add(timestamp, -first_delta)
         _offset, pos = read_varint(data, pos, stop)
         write_varint(out, 1 + varint_size(timestamp) + varint_size(index) + stop - pos)
         out.append(0)

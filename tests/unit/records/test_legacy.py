@@ -160,7 +160,7 @@ def test_the_two_header_checksums_of_lz4(wrong: bool, checksum: int) -> None:
 
 def wrap(inner: bytes, magic: int, codec: int, value: bytes | None = b"") -> bytes:
     compressed = compression.compress(codec, inner) if value == b"" else value
-    return legacy._encoded(Record(0, FIRST, None, compressed), magic, 0, 0, codec)
+    return legacy._encode(Record(0, FIRST, None, compressed), magic, 0, 0, codec)
 
 
 @pytest.mark.parametrize(

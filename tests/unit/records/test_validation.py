@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.records.batch import crc_ok, decompressed, read_header, records_of, seal
+from ottla.records.batch import crc_ok, decompress_records, read_header, records_of, seal
 from ottla.records.compression import compress, newer_than_produce
 from ottla.records.validation import (
     CORRUPT_MESSAGE,
@@ -303,7 +303,7 @@ def test_a_few_kilobytes_that_decompress_to_a_lot_are_checked_in_bounded_memory(
     assert (result.error_code, result.max_timestamp) == (NONE, NOW)
     assert steps >= 16, "each step decompresses a few MB at most"
     assert peak < 16 << 20
-    assert b"".join(bytes(part) for part in result.stamped(0, 0))[61:] == bomb[61:]
+    assert b"".join(bytes(part) for part in result.stamp(0, 0))[61:] == bomb[61:]
 
 
 def in_parts(records: list[bytes], rules: ProduceRules, codec: int, **fields: int) -> Prepared:
@@ -477,7 +477,7 @@ def test_log_append_time_claimed_on_a_create_time_topic() -> None:
 
 def stored(result: Prepared, offset: int = 77, epoch: int = 5) -> bytes:
     assert result.error_code == NONE
-    header, records = result.stamped(offset, epoch)
+    header, records = result.stamp(offset, epoch)
     data = header + bytes(records)
     assert len(header) == 61
     assert len(data) == result.size_in_bytes
@@ -491,7 +491,7 @@ def test_a_good_batch_is_stored_as_it_came_but_for_offset_and_epoch() -> None:
     data = batch(GOOD, producer_id=9, sequence=3)
     frame = b"before" + data + b"after"
     result = prepare(frame, 6, 6 + len(data), PLAIN, NOW, "t-0")
-    header, records = result.stamped(1234, 5)
+    header, records = result.stamp(1234, 5)
     assert header + bytes(records) == struct.pack(">q", 1234) + data[8:12] + struct.pack(">i", 5) + data[16:]
     assert isinstance(records, memoryview), "the records are not copied"
     assert records.obj is frame
@@ -555,7 +555,7 @@ def test_the_topic_decides_the_codec(source: int, target: int) -> None:
 def test_recompression_numbers_the_records_again(source: int, rules: ProduceRules) -> None:
     data = batch([rec(5, ts=-3), rec(2, ts=7)], attributes=source)
     written = stored(check(data, rules))
-    section, start, end = decompressed(written, read_header(written, 0))
+    section, start, end = decompress_records(written, read_header(written, 0))
     assert section[start:end] == rec(0, ts=0) + rec(1, ts=10)
 
 
@@ -599,7 +599,7 @@ def test_mutated_batches_never_raise(
         data = data[: len(data) - max(cut - 100, 0)]
     result = check(bytes(data), rules)
     if result.error_code == NONE:
-        header, section = result.stamped(5, 1)
+        header, section = result.stamp(5, 1)
         assert len(records_of(header + bytes(section))) == result.header.count
 
 

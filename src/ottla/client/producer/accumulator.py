@@ -21,7 +21,7 @@ from typing import Any, Final, final
 from librt.strings import BytesWriter, read_i32_le
 from mypy_extensions import i64
 
-from ottla.records.batch import NO_TIMESTAMP, wrapped
+from ottla.records.batch import NO_TIMESTAMP, wrapping_add
 from ottla.records.columns import RowEncoder
 from ottla.records.partitioner import partition_of
 from ottla.records.record import Header
@@ -77,7 +77,7 @@ class OpenBatch:
 
     def add(self, timestamp: i64, key: bytes | None, value: bytes | None, headers: list[Header]) -> None:
         """Append a record without a check of the batch size."""
-        delta: i64 = wrapped(timestamp, -self.base_timestamp)
+        delta: i64 = wrapping_add(timestamp, -self.base_timestamp)
         names = None if not headers else [name.encode() for name, _ in headers]
         body: i64 = content_size(key, value, headers, names) + varint_size(delta) + varint_size(self.count)
         self.write(body, delta, self.count, key, value, headers, names)
@@ -419,7 +419,7 @@ class Accumulator:
         batch = topic.open[partition]
         body: i64
         if batch is not None:
-            delta: i64 = wrapped(timestamp, -batch.base_timestamp)
+            delta: i64 = wrapping_add(timestamp, -batch.base_timestamp)
             body = content + varint_size(delta) + varint_size(batch.count)
             total: i64 = body + varint_size(body)
             if batch.size + total <= self._batch_size:
