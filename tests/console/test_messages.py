@@ -19,7 +19,7 @@ from ottla.console.download import file_of
 from ottla.console.json_path import InvalidCondition, JsonCondition
 from ottla.console.problem import Problem
 from ottla.console.record_filter import FilterTexts, RecordFilter
-from ottla.console.record_view import shown
+from ottla.console.record_view import show
 from ottla.extras import install_command
 from ottla.records.record import Record
 from ottla.schemas.context import VALUE, SerializationContext
@@ -168,14 +168,14 @@ def test_json_conditions() -> None:
 
 
 def test_formats() -> None:
-    assert shown(None, "auto").kind == "null"
-    assert shown(b'{"a":1}', "auto").text == '{\n  "a": 1\n}'
-    assert shown(b'{"a":1}', "text").text == '{"a":1}'
-    assert shown(b"\xff\x00", "auto").kind == "hex"
-    assert shown(b"\x00\x01abc", "auto").kind == "hex"
-    assert shown(b"ab", "hex").text.startswith("000000  61 62")
-    assert shown(b"x" * 10_000, "auto").is_cut
-    assert not shown(b"x" * 10_000, "auto", None).is_cut
+    assert show(None, "auto").kind == "null"
+    assert show(b'{"a":1}', "auto").text == '{\n  "a": 1\n}'
+    assert show(b'{"a":1}', "text").text == '{"a":1}'
+    assert show(b"\xff\x00", "auto").kind == "hex"
+    assert show(b"\x00\x01abc", "auto").kind == "hex"
+    assert show(b"ab", "hex").text.startswith("000000  61 62")
+    assert show(b"x" * 10_000, "auto").is_cut
+    assert not show(b"x" * 10_000, "auto", None).is_cut
 
 
 def test_a_message_has_a_page(browser: Browser) -> None:

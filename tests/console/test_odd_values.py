@@ -10,8 +10,8 @@ from typing import Any, Final
 import pytest
 
 from ottla import Admin, NewTopic, Producer
-from ottla.console.indented_json import indented_json
-from ottla.console.record_view import shown
+from ottla.console.indented_json import indent_json
+from ottla.console.record_view import show
 from ottla.schemas.registry import SchemaRegistry
 from ottla.schemas.registry_values import RegistryValues
 from tests.console import Broker
@@ -228,12 +228,12 @@ def test_protobuf_values_without_a_json_form_are_shown_by_their_fields(registry:
 )
 def test_text_in_all_scripts_is_text(name: str) -> None:
     value = VALUES[name] or b""
-    assert (shown(value, "auto").kind, shown(value, "auto").text) == ("text", value.decode())
+    assert (show(value, "auto").kind, show(value, "auto").text) == ("text", value.decode())
 
 
 @pytest.mark.parametrize("name", ["controls", "not UTF-8", "surrogate in UTF-8"])
 def test_values_that_are_not_text_are_shown_in_hex(name: str) -> None:
-    assert shown(VALUES[name], "auto").kind == "hex"
+    assert show(VALUES[name], "auto").kind == "hex"
 
 
 @pytest.mark.parametrize(
@@ -250,9 +250,9 @@ def test_values_that_are_not_text_are_shown_in_hex(name: str) -> None:
     ],
 )
 def test_json_is_only_indented(text: str, indented: str | None) -> None:
-    assert indented_json(text) == indented
+    assert indent_json(text) == indented
 
 
 def test_indentation_takes_linear_time() -> None:
-    assert indented_json('"' + "\\\\" * 500_000 + '"') is not None
-    assert indented_json('"' + "\\\\" * 500_000) is None
+    assert indent_json('"' + "\\\\" * 500_000 + '"') is not None
+    assert indent_json('"' + "\\\\" * 500_000) is None

@@ -55,13 +55,13 @@ def _csv(_topic: str, records: list[Record]) -> File:
     writer.writerow(["partition", "offset", "timestamp", "key", "value", "headers"])
     for record in records:
         row = _plain(record)
-        key, value = (None if text is None else _defused(text) for text in (row["key"], row["value"]))
+        key, value = (None if text is None else _defuse(text) for text in (row["key"], row["value"]))
         headers = json.dumps(row["headers"], ensure_ascii=False)
         writer.writerow([record.partition, record.offset, record.timestamp, key, value, headers])
     return File(out.getvalue().encode(), "text/csv; charset=utf-8")
 
 
-def _defused(text: str) -> str:
+def _defuse(text: str) -> str:
     """Return a text that a spreadsheet takes for text: not for a formula, but numbers stay numbers."""
     return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 

@@ -8,7 +8,7 @@ _TOKEN: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]|[^\s{}\[\],:"]+
 _INDENT: Final = "  "
 
 
-def indented_json(text: str) -> str | None:
+def indent_json(text: str) -> str | None:
     """Return a JSON text with a line for each member; None if it is not JSON."""
     try:
         json.loads(text, parse_int=str, parse_float=str)  # as text: numbers of any length

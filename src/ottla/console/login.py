@@ -59,7 +59,7 @@ async def _log_in(visit: Visit, user: str, password: str, target: str) -> Respon
     address = client.host if client is not None else "-"
     if not sessions.begin_login(address):
         return _form(visit, target, "Too many failed logins: wait a minute.", 429)
-    name = await _accepted(visit, user, password)
+    name = await _authenticate(visit, user, password)
     if not name:
         logger.warning("login failed address=%s", address)
         return _form(visit, target, "Wrong user, password or token.", 401)
@@ -72,7 +72,7 @@ async def _log_in(visit: Visit, user: str, password: str, target: str) -> Respon
     return response
 
 
-async def _accepted(visit: Visit, user: str, password: str) -> str:
+async def _authenticate(visit: Visit, user: str, password: str) -> str:
     """Return the name of the user if token or password are right, "" otherwise."""
     token, passwords = visit.settings.token, visit.settings.passwords
     if token is not None and not user and hmac.compare_digest(token.encode(), password.encode()):

@@ -29,7 +29,7 @@ class Ordering(NamedTuple):
             return "none"
         return "descending" if self.is_descending else "ascending"
 
-    def sorted(self, rows: Sequence[R], keys: Mapping[str, Callable[[R], Any]]) -> list[R]:
+    def sort(self, rows: Sequence[R], keys: Mapping[str, Callable[[R], Any]]) -> list[R]:
         """Return rows in this order; those whose value is None come last."""
         key = keys[self.column]
         known = [row for row in rows if key(row) is not None]

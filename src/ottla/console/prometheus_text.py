@@ -36,11 +36,11 @@ def samples(lines: Iterable[str], prefix: str) -> Iterator[Sample]:
         if line.startswith(prefix):
             match = _SAMPLE.fullmatch(line.strip())
             if match is not None:
-                labels = {name: _unescaped(value) for name, value in _LABEL.findall(match[2])}
+                labels = {name: _unescape(value) for name, value in _LABEL.findall(match[2])}
                 yield Sample(match[1], labels, float(match[3]))
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     return re.sub(r"\\.", lambda match: _ESCAPES.get(match[0], match[0]), text)
 
 

@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
-from ottla.console.indented_json import indented_json
+from ottla.console.indented_json import indent_json
 from ottla.console.settings import InternalRecord, RegistryText
 from ottla.records.record import Record
 
@@ -71,17 +71,17 @@ class Decoders(NamedTuple):
 
 def record_view(record: Record, form: str, decoders: Decoders, limit: int | None = SHOWN) -> RecordView:
     """Return a record as it is shown in a format. Blocks if there is a schema registry."""
-    key, value = shown(record.key, form, limit), shown(record.value, form, limit)
+    key, value = show(record.key, form, limit), show(record.value, form, limit)
     if form == "auto" and record.key is not None and record.topic.startswith("__"):
         decoded = _attempt(lambda: decoders.internal_record(record), record)
         if decoded is not None:
-            key = _cut(indented_json(decoded[0] or "") or "", "record", len(record.key), limit)
+            key = _cut(indent_json(decoded[0] or "") or "", "record", len(record.key), limit)
             if record.value is not None and decoded[1] is not None:
-                value = _cut(indented_json(decoded[1]) or "", "record", len(record.value), limit)
+                value = _cut(indent_json(decoded[1]) or "", "record", len(record.value), limit)
     if form == "auto" and decoders.registry_text is not None:
         key = _with_schema(record, record.key, decoders.registry_text, limit) or key
         value = _with_schema(record, record.value, decoders.registry_text, limit) or value
-    headers = [(name, shown(content, "auto" if form == "json" else form, 200)) for name, content in record.headers]
+    headers = [(name, show(content, "auto" if form == "json" else form, 200)) for name, content in record.headers]
     return RecordView(record.partition, record.offset, record.timestamp, key, value, headers)
 
 
@@ -89,7 +89,7 @@ def _with_schema(record: Record, data: bytes | None, registry_text: RegistryText
     if data is None:
         return None
     text = _attempt(lambda: registry_text(record.topic, data), record)
-    pretty = None if text is None else indented_json(text)
+    pretty = None if text is None else indent_json(text)
     return None if pretty is None else _cut(pretty, "schema", len(data), limit)
 
 
@@ -102,7 +102,7 @@ def _attempt(decode: Callable[[], T | None], record: Record) -> T | None:
         return None
 
 
-def shown(data: bytes | None, form: str, limit: int | None = SHOWN) -> Shown:
+def show(data: bytes | None, form: str, limit: int | None = SHOWN) -> Shown:
     """Return bytes as text in a format: "auto" tries JSON, then text, then hex."""
     if data is None:
         return Shown("null", "null", None)
@@ -114,7 +114,7 @@ def shown(data: bytes | None, form: str, limit: int | None = SHOWN) -> Shown:
     except UnicodeDecodeError:
         return _cut(_hex(data, limit), "hex", size, limit)
     if form in ("auto", "json") and text[:1] in ("{", "["):
-        pretty = indented_json(text)
+        pretty = indent_json(text)
         if pretty is not None:
             return _cut(pretty, "json", size, limit)
     if form == "auto" and any(

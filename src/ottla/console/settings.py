@@ -18,7 +18,7 @@ RegistryText = Callable[[str, bytes], str | None]
 """Decoder of keys and values with a schema: (topic, data) -> JSON, None for other data. It may block."""
 
 
-def _undecoded(record: Record) -> tuple[str | None, str | None] | None:
+def _decode_nothing(record: Record) -> tuple[str | None, str | None] | None:
     del record
     return None
 
@@ -74,7 +74,7 @@ class Settings:
     spark_metrics: tuple[str, ...] = ()
     clock: Clock = field(default_factory=SystemClock)
     random: Random = field(default_factory=SystemRandom)
-    internal_record: InternalRecord = _undecoded
+    internal_record: InternalRecord = _decode_nothing
 
     def is_viewer(self, user: str) -> bool:
         """Return whether a user may see everything, and change nothing."""

@@ -41,7 +41,7 @@ async def topic_groups(admin: Admin, topic: str, ends: Mapping[TopicPartition, i
     for group in asked:
         known = positions.get(group.group_id)
         offsets = {} if known is None else {p: at for p, at in known.positions.items() if p.topic == topic}
-        assigned = _assigned(described.successes.get(group.group_id), topic)
+        assigned = _assignment_of(described.successes.get(group.group_id), topic)
         if not offsets and not assigned:
             continue
         behind = [max(0, ends[partition] - offset) for partition, offset in offsets.items() if partition in ends]
@@ -51,7 +51,7 @@ async def topic_groups(admin: Admin, topic: str, ends: Mapping[TopicPartition, i
     return TopicGroups(rows, len(listed) - len(asked))
 
 
-def _assigned(description: Any, topic: str) -> dict[TopicPartition, str]:
+def _assignment_of(description: Any, topic: str) -> dict[TopicPartition, str]:
     """Return the partitions of the topic that members have, with the member."""
     if description is None:
         return {}

@@ -172,7 +172,7 @@ class Visit:
             "confirm.html", title=title, text=text, action=action, button=button, command=command, cancel=cancel, **more
         )
 
-    def done(self, url: str, notice: str) -> Response:
+    def redirect_with_notice(self, url: str, notice: str) -> Response:
         """Redirect after a change, and show a notice on the next page."""
         self.session.notice = notice
         return RedirectResponse(url, 303)
@@ -187,12 +187,12 @@ class Visit:
             self.user,
             address,
             cluster,
-            _quoted(self.change),
-            _quoted(outcome),
+            _quote(self.change),
+            _quote(outcome),
         )
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """Return a text in quotes on one line, so that no value can forge a second audit line."""
     return '"' + text.encode("unicode_escape").decode("ascii").replace('"', "'") + '"'
 

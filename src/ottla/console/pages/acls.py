@@ -108,7 +108,7 @@ async def add(visit: Visit) -> Response:
     binding = _binding(await visit.form())
     visit.change = f"add ACL {binding}"
     (await visit.admin.create_acls([binding], timeout=TIMEOUT_S)).check()
-    return visit.done(visit.link("/acls"), "The ACL was added.")
+    return visit.redirect_with_notice(visit.link("/acls"), "The ACL was added.")
 
 
 def _command(visit: Visit, binding: AclBinding) -> str:
@@ -159,7 +159,7 @@ async def delete(visit: Visit) -> Response:
     count = sum(len(its) for its in deleted.successes.values())
     if not count:
         raise Problem("There is no such ACL any more.", 404)
-    return visit.done(visit.link("/acls"), "The ACL was removed.")
+    return visit.redirect_with_notice(visit.link("/acls"), "The ACL was removed.")
 
 
 ROUTES = [page("/acls", acls), change("/acls", add), page("/acls/delete", show_delete), change("/acls/delete", delete)]

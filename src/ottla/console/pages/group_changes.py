@@ -10,7 +10,7 @@ from ottla.client.config import duration_ms
 from ottla.client.topics import TopicPartition
 from ottla.console.clusters import TIMEOUT_S
 from ottla.console.group_positions import SHARE
-from ottla.console.pages.groups import listed_group, offset_rows
+from ottla.console.pages.groups import find_group, offset_rows
 from ottla.console.pages.topics import offsets_of
 from ottla.console.problem import Problem
 from ottla.console.times import timestamp_ms
@@ -34,7 +34,7 @@ def _tool(group: ListedGroup) -> str:
 
 async def show_reset(visit: Visit) -> Response:
     """Show the form of a reset, or, once it has a target, the new offset of each partition."""
-    group = await listed_group(visit, visit.text("id"))
+    group = await find_group(visit, visit.text("id"))
     rows = await offset_rows(visit, group, {})
     target, value, topic = visit.text("to"), visit.text("value"), visit.text("topic")
     topics = sorted({row.partition.topic for row in rows})
@@ -142,7 +142,7 @@ async def reset(visit: Visit) -> Response:
     """Set the offsets of the preview."""
     group_id = visit.text("id")
     visit.change = f"reset offsets of group {group_id}"
-    group = await listed_group(visit, group_id)
+    group = await find_group(visit, group_id)
     offsets = {}
     for name, value in (await visit.form()).items():
         topic, colon, index = name.rpartition(":")
@@ -157,12 +157,14 @@ async def reset(visit: Visit) -> Response:
         (await visit.admin.alter_share_group_offsets(group_id, offsets, timeout=TIMEOUT_S)).check()
     else:
         (await visit.admin.alter_consumer_group_offsets(group_id, offsets, timeout=TIMEOUT_S)).check()
-    return visit.done(visit.link("/group", id=group_id), f"The offsets of {len(offsets)} partitions were reset.")
+    return visit.redirect_with_notice(
+        visit.link("/group", id=group_id), f"The offsets of {len(offsets)} partitions were reset."
+    )
 
 
 async def show_delete(visit: Visit) -> Response:
     """Ask whether to delete a group."""
-    group = await listed_group(visit, visit.text("id"))
+    group = await find_group(visit, visit.text("id"))
     return visit.confirm(
         f"Delete {group.group_id}?",
         text=f"The group {group.group_id} and all its offsets are deleted. Its consumers start as new ones.",
@@ -178,12 +180,12 @@ async def delete(visit: Visit) -> Response:
     group_id = visit.text("id")
     visit.change = f"delete group {group_id}"
     (await visit.admin.delete_groups([group_id], timeout=TIMEOUT_S)).check()
-    return visit.done(visit.link("/groups"), f"Group {group_id} was deleted.")
+    return visit.redirect_with_notice(visit.link("/groups"), f"Group {group_id} was deleted.")
 
 
 async def show_delete_offsets(visit: Visit) -> Response:
     """Ask whether to delete the offsets of a topic."""
-    group, topic = await listed_group(visit, visit.text("id")), visit.text("topic")
+    group, topic = await find_group(visit, visit.text("id")), visit.text("topic")
     return visit.confirm(
         f"Delete the offsets of {topic} from {group.group_id}?",
         text=f"The group {group.group_id} forgets where it was in {topic}.",
@@ -198,14 +200,14 @@ async def delete_offsets(visit: Visit) -> Response:
     """Delete the offsets of a topic."""
     group_id, topic = visit.text("id"), visit.text("topic")
     visit.change = f"delete offsets of topic {topic} from group {group_id}"
-    group = await listed_group(visit, group_id)
+    group = await find_group(visit, group_id)
     if group.type == SHARE:
         (await visit.admin.delete_share_group_offsets(group_id, [topic], timeout=TIMEOUT_S)).check()
     else:
         rows = await offset_rows(visit, group, {})
         partitions = [row.partition for row in rows if row.partition.topic == topic]
         (await visit.admin.delete_consumer_group_offsets(group_id, partitions, timeout=TIMEOUT_S)).check()
-    return visit.done(visit.link("/group", id=group_id), f"The offsets of {topic} were deleted.")
+    return visit.redirect_with_notice(visit.link("/group", id=group_id), f"The offsets of {topic} were deleted.")
 
 
 ROUTES = [

@@ -79,9 +79,9 @@ async def groups(visit: Visit) -> Response:
     on_page = slice((number - 1) * _PAGE, number * _PAGE)
     if order.column == "lag":
         lags = await group_lags(visit.admin, matching, TIMEOUT_S / 2)
-        rows = order.sorted([GroupRow(group, lags.get(group.group_id)) for group in matching], _COLUMNS)[on_page]
+        rows = order.sort([GroupRow(group, lags.get(group.group_id)) for group in matching], _COLUMNS)[on_page]
     else:
-        rows = order.sorted([GroupRow(group, None) for group in matching], _COLUMNS)[on_page]
+        rows = order.sort([GroupRow(group, None) for group in matching], _COLUMNS)[on_page]
         lags = await group_lags(visit.admin, [row.group for row in rows], TIMEOUT_S / 2)
         rows = [row._replace(lag=lags.get(row.group.group_id)) for row in rows]
     return visit.render(
@@ -99,7 +99,7 @@ async def groups(visit: Visit) -> Response:
     )
 
 
-async def listed_group(visit: Visit, group_id: str) -> ListedGroup:
+async def find_group(visit: Visit, group_id: str) -> ListedGroup:
     """Return the group of an id. Raises Problem."""
     group = (await visit.admin.list_groups(timeout=TIMEOUT_S)).get(group_id)
     if group is None:
@@ -161,7 +161,7 @@ async def dead_letters(visit: Visit, group_id: str) -> DeadLetters | None:
 async def group(visit: Visit) -> Response:
     """Show a group: state, members, offsets and lag."""
     group_id = visit.text("id")
-    listed = await listed_group(visit, group_id)
+    listed = await find_group(visit, group_id)
     described: Any = None
     error = ""
     try:
@@ -216,7 +216,7 @@ def _assignment(listed: ListedGroup, member: Any) -> str:
 async def lag(visit: Visit) -> Response:
     """Return the lag of a group now and its history, for the chart."""
     group_id, histories = visit.text("id"), visit.cluster.sampler.lags
-    listed = await listed_group(visit, group_id)
+    listed = await find_group(visit, group_id)
     histories.watch(group_id)
     lags = await group_lags(visit.admin, [listed], TIMEOUT_S / 2)
     latest_ms = histories.latest_ms(group_id)

@@ -12,7 +12,7 @@ from ottla.client.admin.topics import TopicDescription
 from ottla.client.topics import TopicPartition
 from ottla.console.download import KINDS, file_of, has_parquet, parquet_remedy
 from ottla.console.message_search import MOST_BYTES, MessageSearch, SearchResult
-from ottla.console.pages.topics import described_topic, offsets_of
+from ottla.console.pages.topics import describe_topic, offsets_of
 from ottla.console.problem import Problem
 from ottla.console.record_filter import FilterTexts, RecordFilter
 from ottla.console.record_view import FORMATS, SHOWN, Decoders, RecordView, record_view
@@ -106,7 +106,7 @@ def _query_as_sent(visit: Visit) -> Query:
 
 async def messages(visit: Visit) -> Response:
     """Show the messages of a search, or download them. A search that is not possible keeps its form."""
-    description = await described_topic(visit)
+    description = await describe_topic(visit)
     result = SearchResult([], 0, {}, False)
     bounds: tuple[Mapping[TopicPartition, int], Mapping[TopicPartition, int]] = ({}, {})
     try:
@@ -118,15 +118,15 @@ async def messages(visit: Visit) -> Response:
     except Problem as problem:
         if visit.text("download"):
             raise
-        return await _found(visit, description, _query_as_sent(visit), result, bounds, problem)
+        return await _render_results(visit, description, _query_as_sent(visit), result, bounds, problem)
     if visit.text("download"):
         if result.is_full:
             raise Problem(f"The file would be larger than {MOST_BYTES >> 20} MB: choose fewer messages.", 413)
         return await _download(visit, description.name, result.records)
-    return await _found(visit, description, query, result, bounds)
+    return await _render_results(visit, description, query, result, bounds)
 
 
-async def _found(
+async def _render_results(
     visit: Visit,
     description: TopicDescription,
     query: Query,
@@ -274,7 +274,7 @@ async def message(visit: Visit) -> Response:
 
 async def tail(visit: Visit) -> Response:
     """Stream new messages as server-sent events."""
-    description = await described_topic(visit)
+    description = await describe_topic(visit)
     query = _query(visit)
     matches = RecordFilter(query.texts)
     partitions = _partitions(description, query)
@@ -316,7 +316,7 @@ async def _events(
 
 async def show_produce(visit: Visit) -> Response:
     """Show the form for a new message."""
-    description = await described_topic(visit)
+    description = await describe_topic(visit)
     return visit.render(
         "produce.html",
         title=f"Produce to {description.name}",
@@ -342,7 +342,9 @@ async def produce(visit: Visit) -> Response:
     async with visit.cluster.producer() as producer:
         delivered = await (await producer.send(name, value, key, partition, headers=headers))
     where = f"/topics/{name}/messages/{delivered.partition}/{delivered.offset}"
-    return visit.done(visit.link(where), f"Produced at offset {delivered.offset} of partition {delivered.partition}.")
+    return visit.redirect_with_notice(
+        visit.link(where), f"Produced at offset {delivered.offset} of partition {delivered.partition}."
+    )
 
 
 def _bytes_of(text: str, encoding: str) -> bytes:

@@ -87,7 +87,7 @@ async def change_quota(visit: Visit) -> Response:
     visit.change = f"set {name}={value} of {text}" if value else f"remove {name} of {text}"
     number = _number(value) if value else None
     (await visit.admin.alter_client_quotas({entity: {name: number}}, timeout=TIMEOUT_S)).check()
-    return visit.done(visit.link("/quotas"), f"{name} of {text} was {'set' if value else 'removed'}.")
+    return visit.redirect_with_notice(visit.link("/quotas"), f"{name} of {text} was {'set' if value else 'removed'}.")
 
 
 def _number(text: str) -> float:

@@ -288,7 +288,7 @@ async def register(visit: Visit) -> Response:
     subject, new = await _form_schema(visit)
     visit.change = f"register a schema of subject {subject}"
     number = await _answer(lambda: registry.register(subject, new))
-    return visit.done(visit.link("/schema", subject=subject), f"The schema has the id {number}.")
+    return visit.redirect_with_notice(visit.link("/schema", subject=subject), f"The schema has the id {number}.")
 
 
 async def _form_schema(visit: Visit) -> tuple[str, Schema]:
@@ -331,7 +331,7 @@ async def show_delete(visit: Visit) -> Response:
     version = visit.integer("version", 0, 0)
     if version and version not in versions:
         raise Problem(f"{subject} has no version {version}.", 404)
-    target = f"version {version} of {subject}" if version else f"{subject} with its versions {_listed(versions)}"
+    target = f"version {version} of {subject}" if version else f"{subject} with its versions {_list_text(versions)}"
     path = ("subjects", subject, *(("versions", str(version)) if version else ()))
     return visit.confirm(
         f"Delete {f'version {version} of ' if version else ''}{subject}?",
@@ -345,7 +345,7 @@ async def show_delete(visit: Visit) -> Response:
     )
 
 
-def _listed(versions: list[int]) -> str:
+def _list_text(versions: list[int]) -> str:
     return ", ".join(map(str, versions))
 
 
@@ -358,7 +358,7 @@ async def delete(visit: Visit) -> Response:
     visit.change = f"delete {f'version {version} of ' if version else ''}subject {subject}{how}"
     await _answer(lambda: registry.delete(subject, version or None, permanent=permanent))
     target = f"{f'Version {version} of ' if version else ''}{subject}"
-    return visit.done(visit.link("/schemas"), f"{target} was deleted{how}.")
+    return visit.redirect_with_notice(visit.link("/schemas"), f"{target} was deleted{how}.")
 
 
 async def show_settings(visit: Visit) -> Response:
@@ -402,7 +402,7 @@ async def settings(visit: Visit) -> Response:
     set_value = registry.set_compatibility if kind == "config" else registry.set_mode
     await _answer(lambda: set_value(subject or None, value or None))
     url = visit.link("/schema", subject=subject) if subject else visit.link("/schemas")
-    return visit.done(url, f"The {_SETTINGS[kind]} was changed.")
+    return visit.redirect_with_notice(url, f"The {_SETTINGS[kind]} was changed.")
 
 
 async def _form_setting(visit: Visit) -> tuple[str, str, str]:

@@ -8,7 +8,7 @@ from ottla.console.spark_metrics import Scrape, SparkQuery, scrape
 from ottla.console.visit import Visit, page
 
 
-async def _scraped(visit: Visit) -> Scrape:
+async def _scrape(visit: Visit) -> Scrape:
     """Read the metrics, and add the lag of each query to its history. Raises Problem."""
     addresses = visit.settings.spark_metrics
     if not addresses:
@@ -27,7 +27,7 @@ def _key(query: SparkQuery) -> str:
 
 async def queries(visit: Visit) -> Response:
     """List the queries with their lag."""
-    result = await _scraped(visit)
+    result = await _scrape(visit)
     return visit.render(
         "spark.html",
         title="Spark queries",
@@ -41,7 +41,7 @@ async def _query(visit: Visit) -> SparkQuery:
     """Return the query of the URL. Raises Problem."""
     name, source = visit.text("name"), visit.integer("source", 0)
     addresses = visit.settings.spark_metrics
-    result = await _scraped(visit)
+    result = await _scrape(visit)
     for query in result.queries:
         if query.name == name and source < len(addresses) and query.source == addresses[source]:
             visit.console.spark_lags.watch(_key(query))

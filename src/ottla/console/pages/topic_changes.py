@@ -10,7 +10,7 @@ from ottla.client.admin.topics import NewPartitions, NewTopic
 from ottla.client.topics import TopicPartition
 from ottla.console.clusters import TIMEOUT_S
 from ottla.console.commands import configs_words, delete_records_line, topic_regex
-from ottla.console.pages.topics import config_rows, described_topic, offsets_of
+from ottla.console.pages.topics import config_rows, describe_topic, offsets_of
 from ottla.console.problem import Problem
 from ottla.console.visit import Visit, change, integer, page
 
@@ -48,7 +48,7 @@ async def create(visit: Visit) -> Response:
     )
     (await visit.admin.create_topics([new], timeout=TIMEOUT_S)).check()
     await _wait_for(visit, name)
-    return visit.done(visit.link(f"/topics/{name}"), f"Topic {name} was created.")
+    return visit.redirect_with_notice(visit.link(f"/topics/{name}"), f"Topic {name} was created.")
 
 
 async def _wait_for(visit: Visit, name: str) -> None:
@@ -106,12 +106,12 @@ async def change_config(visit: Visit) -> Response:
     step = ConfigChange(name, operation=ConfigOperation.DELETE) if is_reset else ConfigChange(name, value)
     resource = ConfigResource(ResourceType.TOPIC, topic)
     (await visit.admin.incremental_alter_configs({resource: [step]}, timeout=TIMEOUT_S)).check()
-    return visit.done(visit.link(f"/topics/{topic}/configs"), f"{name} of {topic} was changed.")
+    return visit.redirect_with_notice(visit.link(f"/topics/{topic}/configs"), f"{name} of {topic} was changed.")
 
 
 async def show_grow(visit: Visit) -> Response:
     """Show the form for the new number of partitions, or the question whether to add them."""
-    description = await described_topic(visit)
+    description = await describe_topic(visit)
     name, current = description.name, len(description.partitions)
     total = visit.integer("partitions", 0, 1, _MOST_PARTITIONS)
     if not total:
@@ -136,12 +136,12 @@ async def grow(visit: Visit) -> Response:
     total = integer(await visit.field("partitions"), "Partitions", 0, 1, _MOST_PARTITIONS)
     visit.change = f"grow topic {name} to {total} partitions"
     (await visit.admin.create_partitions([NewPartitions(name, total)], timeout=TIMEOUT_S)).check()
-    return visit.done(visit.link(f"/topics/{name}"), f"{name} has {total} partitions.")
+    return visit.redirect_with_notice(visit.link(f"/topics/{name}"), f"{name} has {total} partitions.")
 
 
 async def show_empty(visit: Visit) -> Response:
     """Ask whether to delete all records."""
-    description = await described_topic(visit)
+    description = await describe_topic(visit)
     name = description.name
     partitions = [TopicPartition(name, row.partition) for row in description.partitions]
     starts, ends = await offsets_of(visit, partitions)
@@ -172,12 +172,12 @@ async def empty(visit: Visit) -> Response:
         if key.isdecimal()
     }
     (await visit.admin.delete_records(offsets, timeout=TIMEOUT_S)).check()
-    return visit.done(visit.link(f"/topics/{name}"), f"The records of {name} were deleted.")
+    return visit.redirect_with_notice(visit.link(f"/topics/{name}"), f"The records of {name} were deleted.")
 
 
 async def show_delete(visit: Visit) -> Response:
     """Ask whether to delete a topic."""
-    description = await described_topic(visit)
+    description = await describe_topic(visit)
     name = description.name
     return visit.confirm(
         f"Delete {name}?",
@@ -195,7 +195,7 @@ async def delete(visit: Visit) -> Response:
     name = visit.path("topic")
     visit.change = f"delete topic {name}"
     (await visit.admin.delete_topics([name], timeout=TIMEOUT_S)).check()
-    return visit.done(visit.link("/topics"), f"Topic {name} was deleted.")
+    return visit.redirect_with_notice(visit.link("/topics"), f"Topic {name} was deleted.")
 
 
 ROUTES = [

@@ -87,13 +87,13 @@ async def topics(visit: Visit) -> Response:
     number = min(visit.integer("page", 1, 1), last)
     on_page = slice((number - 1) * _PAGE, number * _PAGE)
     if order.column in _MEASURED:
-        shown = order.sorted(await _measured(visit, matching, _MOST_SORTED), _COLUMNS)[on_page]
+        shown = order.sort(await _measure(visit, matching, _MOST_SORTED), _COLUMNS)[on_page]
     else:
         rates = visit.cluster.sampler.ends
         unmeasured = [_row(topic, None, None, rates.rate(topic.name)) for topic in matching]
-        names = {row.name for row in order.sorted(unmeasured, _COLUMNS)[on_page]}
+        names = {row.name for row in order.sort(unmeasured, _COLUMNS)[on_page]}
         some = [topic for topic in matching if topic.name in names]
-        shown = order.sorted(await _measured(visit, some, _MOST_PARTITIONS), _COLUMNS)
+        shown = order.sort(await _measure(visit, some, _MOST_PARTITIONS), _COLUMNS)
     return visit.render(
         "topics.html",
         title="Topics",
@@ -114,7 +114,7 @@ def _row(topic: TopicSummary, records: int | None, size: int | None, rate: float
     return TopicRow(topic.name, topic.internal, topic.partitions, topic.replicas, unhealthy, records, size, rate)
 
 
-async def _measured(visit: Visit, topics: list[TopicSummary], most: int) -> list[TopicRow]:
+async def _measure(visit: Visit, topics: list[TopicSummary], most: int) -> list[TopicRow]:
     """Return topics with records and sizes; those of `most` partitions at most."""
     partitions = [TopicPartition(topic.name, index) for topic in topics for index in range(topic.partitions)]
     starts, ends = await offsets_of(visit, partitions[:most])
@@ -131,7 +131,7 @@ async def _measured(visit: Visit, topics: list[TopicSummary], most: int) -> list
 
 async def topic(visit: Visit) -> Response:
     """Show the partitions of a topic."""
-    description = await described_topic(visit)
+    description = await describe_topic(visit)
     shown = description.partitions[:_MOST_PARTITIONS]
     partitions = [TopicPartition(description.name, row.partition) for row in shown]
     starts, ends = await offsets_of(visit, partitions)
@@ -198,7 +198,7 @@ async def configs(visit: Visit) -> Response:
     )
 
 
-async def described_topic(visit: Visit) -> TopicDescription:
+async def describe_topic(visit: Visit) -> TopicDescription:
     """Describe the topic of the URL. Raises KafkaError."""
     name = visit.path("topic")
     return (await visit.admin.describe_topics([name], timeout=TIMEOUT_S))[name]

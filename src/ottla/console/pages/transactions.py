@@ -92,7 +92,7 @@ async def abort(visit: Visit) -> Response:
     name = visit.text("id")
     visit.change = f"abort transaction of {name}"
     await visit.admin.force_terminate_transaction(name, timeout=TIMEOUT_S)
-    return visit.done(visit.link("/transaction", id=name), f"The transaction of {name} was aborted.")
+    return visit.redirect_with_notice(visit.link("/transaction", id=name), f"The transaction of {name} was aborted.")
 
 
 ROUTES = [

@@ -38,7 +38,7 @@ async def put_user(visit: Visit) -> Response:
     iterations = integer(await visit.field("iterations"), "Iterations", 8192, 4096, 16_384)
     credential = UserScramCredentialUpsertion(user, mechanism, password, iterations)
     (await visit.admin.alter_user_scram_credentials([credential], timeout=TIMEOUT_S)).check()
-    return visit.done(visit.link("/users"), f"The password of {user} was set.")
+    return visit.redirect_with_notice(visit.link("/users"), f"The password of {user} was set.")
 
 
 async def show_delete(visit: Visit) -> Response:
@@ -61,7 +61,7 @@ async def delete(visit: Visit) -> Response:
     visit.change = f"delete {_name(mechanism)} credential of user {user}"
     deletion = UserScramCredentialDeletion(user, mechanism)
     (await visit.admin.alter_user_scram_credentials([deletion], timeout=TIMEOUT_S)).check()
-    return visit.done(visit.link("/users"), f"The {_name(mechanism)} credential of {user} was deleted.")
+    return visit.redirect_with_notice(visit.link("/users"), f"The {_name(mechanism)} credential of {user} was deleted.")
 
 
 ROUTES = [
