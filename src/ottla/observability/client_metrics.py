@@ -85,7 +85,7 @@ class ReceivedMetrics:
         before = self._instances.pop(instance, None)
         pushes, size = (before.pushes, before.size) if before is not None else (0, 0)
         kept, series = (
-            selected(otlp, prefixes) if otlp else (before.otlp, before.series) if before is not None else (b"", 0)
+            select_metrics(otlp, prefixes) if otlp else (before.otlp, before.series) if before is not None else (b"", 0)
         )
         self.stored += len(kept) - (len(before.otlp) if before is not None else 0)
         self._instances[instance] = ClientMetrics(
@@ -102,14 +102,14 @@ class ReceivedMetrics:
         return dict(self._instances)
 
 
-def selected(otlp: bytes, prefixes: Sequence[str]) -> tuple[bytes, int]:
+def select_metrics(otlp: bytes, prefixes: Sequence[str]) -> tuple[bytes, int]:
     """Return the metrics of a push whose names begin with a prefix, up to MOST_SERIES points, and the number of these.
 
     Nothing of a malformed push.
     """
     selection = _Selection(otlp, prefixes)
     try:
-        return selection.selected(), MOST_SERIES - selection.series_left
+        return selection.select(), MOST_SERIES - selection.series_left
     except (ValueError, IndexError):
         return b"", 0
 
@@ -133,11 +133,11 @@ class _Selection:
         self._fields_left = _MOST_FIELDS
         self.series_left = MOST_SERIES
 
-    def selected(self) -> bytes:
+    def select(self) -> bytes:
         """Return the selected metrics. Raises ValueError or IndexError if the push is malformed."""
-        return self._nested(0, len(self._otlp), (_RESOURCE_METRICS, _SCOPE_METRICS, _METRICS))
+        return self._select_nested(0, len(self._otlp), (_RESOURCE_METRICS, _SCOPE_METRICS, _METRICS))
 
-    def _nested(self, start: int, end: int, path: tuple[int, ...]) -> bytes:
+    def _select_nested(self, start: int, end: int, path: tuple[int, ...]) -> bytes:
         """Return a message with those of its fields `path[0]` that have a selected metric, and with all its other fields."""
         parts: list[bytes] = []
         has_metric = False
@@ -146,7 +146,7 @@ class _Selection:
             if field.number == path[0] and field.kind == _BYTES:
                 if len(path) == 1:
                     part = part if self._is_wanted(field) else b""
-                elif inner := self._nested(field.start, field.end, path[1:]):
+                elif inner := self._select_nested(field.start, field.end, path[1:]):
                     part = bytes((field.number << 3 | _BYTES,)) + write_varint(len(inner)) + inner
                 else:
                     part = b""

@@ -72,10 +72,10 @@ def text_of(families: Iterable[Family]) -> Iterator[str]:
         lines = []
         if family.name != previous:
             previous = family.name
-            lines += [f"# HELP {family.name} {_escaped_help(family.help)}", f"# TYPE {family.name} {family.kind}"]
+            lines += [f"# HELP {family.name} {_escape_help(family.help)}", f"# TYPE {family.name} {family.kind}"]
         prefixes = [f'{name}="' for name in family.labels]
         for values, value in family.samples:
-            pairs = [f'{prefix}{_escaped(text)}"' for prefix, text in zip(prefixes, values, strict=True)]
+            pairs = [f'{prefix}{_escape(text)}"' for prefix, text in zip(prefixes, values, strict=True)]
             if isinstance(value, Buckets):
                 lines += _histogram_lines(family.name, pairs, value)
             elif pairs:
@@ -100,9 +100,9 @@ def _histogram_lines(name: str, pairs: list[str], value: Buckets) -> Iterator[st
     yield f"{name}_count{labels} {count}"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.translate(_ESCAPES) if '"' in text or "\\" in text or "\n" in text else text
 
 
-def _escaped_help(text: str) -> str:
+def _escape_help(text: str) -> str:
     return text.replace("\\", r"\\").replace("\n", r"\n")

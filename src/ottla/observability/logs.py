@@ -88,7 +88,7 @@ class JsonFormatter(logging.Formatter):
         return _CONTROL.sub(_json_escape, json.dumps(fields, ensure_ascii=False, default=str))
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """Return a text with its control characters escaped, as in a string of Python: clients choose parts of the log.
 
     Those are what a terminal acts on, ends a line, or shows in another order or not at all: C0, C1 and DEL, U+2028 and U+2029,
@@ -111,11 +111,11 @@ class TextFormatter(logging.Formatter):
         """Return the text, escaped."""
         record.message = record.getMessage()
         record.asctime = self.formatTime(record)
-        lines = [escaped(self.formatMessage(record))]
+        lines = [escape(self.formatMessage(record))]
         if record.exc_info:
-            lines += map(escaped, self.formatException(record.exc_info).split("\n"))
+            lines += map(escape, self.formatException(record.exc_info).split("\n"))
         if record.stack_info:
-            lines += map(escaped, record.stack_info.split("\n"))
+            lines += map(escape, record.stack_info.split("\n"))
         return "\n    ".join(lines)
 
 

@@ -158,13 +158,13 @@ def broker_page(families: Iterable[Family], clients: Mapping[bytes, ClientMetric
     GCCollector(registry=registry)
     everything = chain(families, client_families(clients))
     if protobuf_format.is_wanted(accept):
-        body = b"".join(protobuf_format.protobuf_of(chain(everything, _converted(registry))))
+        body = b"".join(protobuf_format.protobuf_of(chain(everything, _convert(registry))))
         return HttpResponse(body, content_type=protobuf_format.CONTENT_TYPE)
     text = "".join(text_of(everything)).encode("utf-8", "replace")
     return HttpResponse(text + generate_latest(registry), content_type=CONTENT_TYPE)
 
 
-def _converted(registry: CollectorRegistry) -> Iterator[Family]:
+def _convert(registry: CollectorRegistry) -> Iterator[Family]:
     """Convert the families of a registry, which are counters and gauges. Families of one name follow each other."""
     by_name: dict[str, list[Family]] = {}
     for metric in registry.collect():

@@ -56,7 +56,7 @@ class NativeHistogram:
         return spans
 
 
-def merged(histograms: Iterable[NativeHistogram]) -> NativeHistogram:
+def merge_histograms(histograms: Iterable[NativeHistogram]) -> NativeHistogram:
     """Return the sum of histograms."""
     whole = NativeHistogram()
     for histogram in histograms:

@@ -78,7 +78,7 @@ class ApiMetrics:
             errors[NONE] += successes
         return errors
 
-    def waited(self, local_ns: int, remote_ns: int, queued_ns: int, weight: int) -> None:
+    def record_wait(self, local_ns: int, remote_ns: int, queued_ns: int, weight: int) -> None:
         """Record a request that has waited for its answer, or for earlier requests."""
         self.local.record(local_ns, weight)
         self.remote.record(remote_ns, weight)

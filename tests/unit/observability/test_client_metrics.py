@@ -12,7 +12,7 @@ from ottla.observability.client_metrics import (
     MOST_SERIES,
     ClientMetrics,
     ReceivedMetrics,
-    selected,
+    select_metrics,
 )
 
 
@@ -60,10 +60,10 @@ def test_those_that_pushed_long_ago_go_first() -> None:
 
 def test_only_subscribed_metrics_are_stored() -> None:
     otlp = push_of("a.x", "b.y", "a.z", "ab")
-    assert selected(otlp, ["*"]) == (otlp, 4)
-    assert names_in(selected(otlp, ["a."])[0]) == ["a.x", "a.z"]
-    assert names_in(selected(otlp, ["b", "a.z"])[0]) == ["b.y", "a.z"]
-    assert selected(otlp, ["c"]) == (b"", 0)
+    assert select_metrics(otlp, ["*"]) == (otlp, 4)
+    assert names_in(select_metrics(otlp, ["a."])[0]) == ["a.x", "a.z"]
+    assert names_in(select_metrics(otlp, ["b", "a.z"])[0]) == ["b.y", "a.z"]
+    assert select_metrics(otlp, ["c"]) == (b"", 0)
 
 
 def test_nothing_is_stored_without_a_subscription() -> None:
@@ -84,10 +84,10 @@ def test_the_sum_of_all_pushes_is_bounded() -> None:
 
 def test_the_series_of_one_push_are_bounded() -> None:
     names = [f"m{number}" for number in range(3 * MOST_SERIES)]
-    kept, series = selected(push_of(*names), ["*"])
+    kept, series = select_metrics(push_of(*names), ["*"])
     assert (names_in(kept), series) == (names[:MOST_SERIES], MOST_SERIES)
-    assert selected(push_of("m", points=MOST_SERIES + 1), ["*"]) == (b"", 0)
-    assert selected(push_of("m", points=100_000), ["*"]) == (b"", 0)
+    assert select_metrics(push_of("m", points=MOST_SERIES + 1), ["*"]) == (b"", 0)
+    assert select_metrics(push_of("m", points=100_000), ["*"]) == (b"", 0)
 
 
 @pytest.mark.parametrize("count", [MOST_ATTRIBUTES, MOST_ATTRIBUTES + 1, 400_000])
@@ -100,7 +100,7 @@ def test_the_attributes_of_a_point_are_bounded(count: int) -> None:
         point.attributes.add(key=str(number))
     metrics.add(name="few").gauge.data_points.add(as_int=1)
     begin = time.process_time()
-    kept, _ = selected(data.SerializeToString(), ["*"])
+    kept, _ = select_metrics(data.SerializeToString(), ["*"])
     assert time.process_time() - begin < 0.2
     assert ("many" in names_in(kept)) == (count <= MOST_ATTRIBUTES)
 
@@ -112,7 +112,7 @@ def test_a_dense_push_takes_milliseconds(unit: bytes) -> None:
     """16 MB of the smallest fields, on the event loop."""
     otlp = unit * ((16 << 20) // len(unit))
     begin = time.process_time()
-    selected(otlp, ["*"])
+    select_metrics(otlp, ["*"])
     assert time.process_time() - begin < 0.2
 
 
@@ -123,5 +123,5 @@ def test_damaged_pushes_are_dropped(dice_seed: int) -> None:
         damaged = bytearray(otlp)
         for _ in range(rng.randrange(1, 4)):
             damaged[rng.randrange(len(damaged))] = rng.randrange(256)
-        kept, _ = selected(bytes(damaged[: rng.randrange(len(damaged) + 1)]), ["a."])
+        kept, _ = select_metrics(bytes(damaged[: rng.randrange(len(damaged) + 1)]), ["a."])
         assert len(kept) <= len(otlp) + 10

@@ -8,7 +8,7 @@ from unicodedata import category
 
 import pytest
 
-from ottla.observability.logs import REPEATS, JsonFormatter, RepeatLimit, TextFormatter, escaped
+from ottla.observability.logs import REPEATS, JsonFormatter, RepeatLimit, TextFormatter, escape
 
 
 class Log:
@@ -81,11 +81,11 @@ DANGEROUS = [
 def test_every_control_character_is_escaped() -> None:
     """ESC, NUL, C1, U+0085, U+2028 and the like act on a terminal or begin a line; bidi overrides change what is seen."""
     assert {"\x1b", "\0", "\x7f", "\x85", "\x9b", "\u2028", "\u202e", "\u2066", "\ufeff", "\ud800"} <= set(DANGEROUS)
-    shown = escaped("".join(DANGEROUS))
+    shown = escape("".join(DANGEROUS))
     assert shown.isascii()
     assert shown.isprintable()
     harmless = "".join(chr(number) for number in range(sys.maxunicode + 1) if category(chr(number))[0] in "LMNPS")
-    assert escaped(harmless) == harmless
+    assert escape(harmless) == harmless
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from itertools import accumulate
 import pytest
 
 from ottla.observability.families import COUNTER, GAUGE, HISTOGRAM, Buckets, Family, single
-from ottla.observability.native_histogram import NativeHistogram, merged
+from ottla.observability.native_histogram import NativeHistogram, merge_histograms
 from ottla.observability.protobuf_format import is_wanted, protobuf_of
 from tests.unit.observability.metric_family import read_families
 
@@ -61,8 +61,8 @@ def test_histograms_are_added() -> None:
     first.record(1.0, 3)
     second.record(1.0)
     second.record(0.0)
-    assert merged([first, second]).spans() == [(0, [4])]
-    assert merged([first, second]).count == 5
+    assert merge_histograms([first, second]).spans() == [(0, [4])]
+    assert merge_histograms([first, second]).count == 5
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,7 @@ class ApiVersionMeter:
         """
         metrics = self._metrics
         if remote_ns or queued_ns:
-            metrics.waited(local_ns, remote_ns, queued_ns, weight)
+            metrics.record_wait(local_ns, remote_ns, queued_ns, weight)
         else:
             metrics.direct.record(local_ns, weight)
         metrics.seconds.record((local_ns + remote_ns + queued_ns) / _NS_A_SECOND, weight)

@@ -7,7 +7,7 @@ from typing import Final
 
 from ottla.observability.distribution import Distribution, Recent, lower_bound, quantile
 from ottla.observability.families import COUNTER, GAUGE, HISTOGRAM, Buckets, Family
-from ottla.observability.native_histogram import merged
+from ottla.observability.native_histogram import merge_histograms
 from ottla.observability.request_metrics import ApiMetrics, RequestMetrics
 from ottla.protocol.errors import name_of
 
@@ -67,7 +67,7 @@ class _Api:
         edges = [0, *(below[bucket] for bucket in _BUCKETS), below[-1]]
         total_ns = sum(part.direct.total + part.total.total for part in self.parts)
         inside = [after - before for before, after in pairwise(edges)]
-        return Buckets(bounds, inside, total_ns / _NS_A_SECOND, merged(part.seconds for part in self.parts))
+        return Buckets(bounds, inside, total_ns / _NS_A_SECOND, merge_histograms(part.seconds for part in self.parts))
 
 
 def _merge(distributions: list[Distribution]) -> Distribution:
