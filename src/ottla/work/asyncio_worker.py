@@ -69,11 +69,11 @@ class AsyncWorker:
 
         async def on_revoke(partitions: list[TopicPartition]) -> None:
             await self._revoke(partitions)
-            await _called(listeners.on_revoke, partitions)
+            await _call_listener(listeners.on_revoke, partitions)
 
         async def on_lost(partitions: list[TopicPartition]) -> None:
             self._backlog.revoke(partitions)
-            await _called(listeners.on_lost or listeners.on_revoke, partitions)
+            await _call_listener(listeners.on_lost or listeners.on_revoke, partitions)
 
         core.listeners = listeners._replace(on_revoke=on_revoke, on_lost=on_lost)
         try:
@@ -97,8 +97,8 @@ class AsyncWorker:
             self._backlog.add(records, _now_ms())
             self._begin_ready()
             assigned = set(self._consumer.assignment())
-            self._consumer.pause([place for place in self._backlog.filled() if place in assigned])
-            self._consumer.resume([place for place in self._backlog.emptied() if place in assigned])
+            self._consumer.pause([place for place in self._backlog.partitions_to_pause() if place in assigned])
+            self._consumer.resume([place for place in self._backlog.partitions_to_resume() if place in assigned])
             if time.monotonic() - committed_at >= self._commit_s:
                 committed_at = time.monotonic()
                 await self._commit()
@@ -107,9 +107,9 @@ class AsyncWorker:
         while len(self._running) < self._most and (item := self._backlog.take()) is not None:
             task = asyncio.ensure_future(self._work(item))
             self._running.add(task)
-            task.add_done_callback(self._ended)
+            task.add_done_callback(self._on_task_end)
 
-    def _ended(self, task: "asyncio.Task[None]") -> None:
+    def _on_task_end(self, task: "asyncio.Task[None]") -> None:
         self._running.discard(task)
         self._begin_ready()
 
@@ -142,14 +142,14 @@ class AsyncWorker:
         return False
 
     async def _commit(self) -> None:
-        offsets = self._backlog.done()
+        offsets = self._backlog.offsets_to_commit()
         if not offsets:
             return
         try:
             await self._consumer.commit(dict(offsets))
         except KafkaError as error:
             _logger.warning("commit: %s", error)
-            self._backlog.failed(offsets)
+            self._backlog.on_commit_failed(offsets)
 
     async def _revoke(self, partitions: list[TopicPartition]) -> None:
         """Wait for what is running of partitions that move away, and commit what is done of them."""
@@ -166,7 +166,7 @@ class AsyncWorker:
         while self._running:
             self._consumer.pause(self._consumer.assignment())
             await self._consumer.consume(1, timeout=_POLL_S)
-        offsets = self._backlog.done()
+        offsets = self._backlog.offsets_to_commit()
         if offsets:
             await self._consumer.commit(dict(offsets))
         assigned = self._consumer.assignment()
@@ -176,7 +176,9 @@ class AsyncWorker:
                 self._consumer.seek(place, offset)
 
 
-async def _called(listener: Callable[[list[TopicPartition]], Any] | None, partitions: list[TopicPartition]) -> None:
+async def _call_listener(
+    listener: Callable[[list[TopicPartition]], Any] | None, partitions: list[TopicPartition]
+) -> None:
     if listener is not None:
         answer = listener(partitions)
         if asyncio.iscoroutine(answer):

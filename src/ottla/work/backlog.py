@@ -132,7 +132,7 @@ class Backlog:
         """Note that a taken record ended without being done: it is read again after the last commit."""
         item._home.running -= 1
 
-    def done(self) -> dict[TopicPartition, int]:
+    def offsets_to_commit(self) -> dict[TopicPartition, int]:
         """Return the offsets to commit that were not returned before, each behind what is finished."""
         offsets = {}
         for place, home in self._partitions.items():
@@ -144,22 +144,22 @@ class Backlog:
         """Return the offset of the first record that is not done, of partitions that have one."""
         return {place: home.done for place, home in self._partitions.items() if home.unfinished}
 
-    def failed(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def on_commit_failed(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Note that offsets could not be committed: they are returned again."""
         for place, offset in offsets.items():
             home = self._partitions.get(place)
             if home is not None and home.committed == offset:
                 home.committed = -1
 
-    def filled(self) -> list[TopicPartition]:
+    def partitions_to_pause(self) -> list[TopicPartition]:
         """Return the partitions to pause: full ones, and those whose next record is not due."""
-        return self._turned(is_paused=True)
+        return self._turn(is_paused=True)
 
-    def emptied(self) -> list[TopicPartition]:
+    def partitions_to_resume(self) -> list[TopicPartition]:
         """Return the paused partitions to resume."""
-        return self._turned(is_paused=False)
+        return self._turn(is_paused=False)
 
-    def _turned(self, *, is_paused: bool) -> list[TopicPartition]:
+    def _turn(self, *, is_paused: bool) -> list[TopicPartition]:
         turned = []
         for place, home in self._partitions.items():
             most = self._most // _PART_OF_FULL if home.is_paused else self._most

@@ -117,7 +117,7 @@ class Worker:
             records = self._consumer.consume(_MOST_POLLED, timeout=_POLL_S)
             with self._changed:
                 self._backlog.add(records, _now_ms())
-                filled, emptied = self._backlog.filled(), self._backlog.emptied()
+                filled, emptied = self._backlog.partitions_to_pause(), self._backlog.partitions_to_resume()
                 self._changed.notify_all()
             self._pause(filled)
             self._resume(emptied)
@@ -135,24 +135,24 @@ class Worker:
 
     def _commit_in_background(self) -> None:
         with self._changed:
-            offsets = self._backlog.done()
+            offsets = self._backlog.offsets_to_commit()
         if not offsets:
             return
 
-        def committed(error: KafkaError | None, _: object) -> None:
+        def on_committed(error: KafkaError | None, _: object) -> None:
             if error is not None:
                 _logger.warning("commit: %s", error)
                 with self._changed:
-                    self._backlog.failed(offsets)
+                    self._backlog.on_commit_failed(offsets)
 
-        self._consumer.commit_async(dict(offsets), committed)
+        self._consumer.commit_async(dict(offsets), on_committed)
 
     def _revoke(self, partitions: list[TopicPartition]) -> None:
         """Wait for what is running of partitions that move away, and commit what is done of them."""
         with self._changed:
             self._backlog.hold(partitions)
             self._changed.wait_for(lambda: not self._backlog.running(partitions), self._revocation_s)
-            done = {place: offset for place, offset in self._backlog.done().items() if place in partitions}
+            done = {place: offset for place, offset in self._backlog.offsets_to_commit().items() if place in partitions}
             self._backlog.revoke(partitions)
         if done:
             try:
@@ -174,7 +174,7 @@ class Worker:
             _logger.warning("while the worker ends: %s", error)
         for worker in workers:
             worker.join()
-        done = self._backlog.done()
+        done = self._backlog.offsets_to_commit()
         if done:
             self._consumer.commit(done)
         assigned = self._consumer.assignment()

@@ -43,26 +43,26 @@ def test_offsets_are_committed_up_to_the_first_unfinished_record() -> None:
     backlog.add([record(offset) for offset in (5, 6, 9)], 0)
     first, second, third = (take(backlog) for _ in range(3))
     backlog.finish(second)
-    assert backlog.done() == {FIRST: 5}
+    assert backlog.offsets_to_commit() == {FIRST: 5}
     backlog.finish(first)
-    assert backlog.done() == {FIRST: 9}  # 7 and 8 are no records
-    assert backlog.done() == {}
+    assert backlog.offsets_to_commit() == {FIRST: 9}  # 7 and 8 are no records
+    assert backlog.offsets_to_commit() == {}
     backlog.finish(third)
-    assert backlog.done() == {FIRST: 10}
-    backlog.failed({FIRST: 10})
-    assert backlog.done() == {FIRST: 10}
+    assert backlog.offsets_to_commit() == {FIRST: 10}
+    backlog.on_commit_failed({FIRST: 10})
+    assert backlog.offsets_to_commit() == {FIRST: 10}
 
 
 def test_a_full_partition_is_paused_until_less_than_half_is_left() -> None:
     backlog = Backlog(4)
     backlog.add([record(offset) for offset in range(4)] + [record(0, partition=1)], 0)
-    assert (backlog.filled(), backlog.emptied()) == ([FIRST], [])
-    assert backlog.filled() == []
+    assert (backlog.partitions_to_pause(), backlog.partitions_to_resume()) == ([FIRST], [])
+    assert backlog.partitions_to_pause() == []
     for _ in range(2):
         backlog.finish(take(backlog))
-        assert backlog.emptied() == []
+        assert backlog.partitions_to_resume() == []
     backlog.finish(take(backlog))
-    assert backlog.emptied() == [FIRST]
+    assert backlog.partitions_to_resume() == [FIRST]
 
 
 def test_a_record_that_is_not_due_pauses_its_partition() -> None:
@@ -71,12 +71,12 @@ def test_a_record_that_is_not_due_pauses_its_partition() -> None:
     backlog.add([record(0), late, record(2)], 900)
     backlog.finish(take(backlog))
     assert backlog.take() is None
-    assert backlog.filled() == [FIRST]
+    assert backlog.partitions_to_pause() == [FIRST]
     backlog.release(999)
-    assert (backlog.take(), backlog.emptied()) == (None, [])
+    assert (backlog.take(), backlog.partitions_to_resume()) == (None, [])
     backlog.release(1000)
     assert [take(backlog).record.offset for _ in range(2)] == [1, 2]
-    assert backlog.emptied() == [FIRST]
+    assert backlog.partitions_to_resume() == [FIRST]
 
 
 def test_nothing_of_a_revoked_partition_is_taken_or_committed() -> None:
@@ -86,7 +86,7 @@ def test_nothing_of_a_revoked_partition_is_taken_or_committed() -> None:
     backlog.hold([FIRST])
     assert backlog.running([FIRST]) == 1
     backlog.finish(running)
-    assert (backlog.running([FIRST]), backlog.done()) == (0, {FIRST: 1, SECOND: 0})
+    assert (backlog.running([FIRST]), backlog.offsets_to_commit()) == (0, {FIRST: 1, SECOND: 0})
     backlog.revoke([FIRST])
     assert take(backlog).record.partition == 1
     assert backlog.take() is None
@@ -101,7 +101,7 @@ def test_records_finished_after_a_revocation_change_nothing() -> None:
     backlog.revoke([FIRST])
     backlog.add([record(0)], 0)
     backlog.finish(running)
-    assert backlog.done() == {FIRST: 0}
+    assert backlog.offsets_to_commit() == {FIRST: 0}
 
 
 def test_a_closed_backlog_gives_nothing() -> None:
@@ -111,7 +111,7 @@ def test_a_closed_backlog_gives_nothing() -> None:
     backlog.close()
     assert backlog.take() is None
     backlog.abandon(item)
-    assert (backlog.done(), backlog.unfinished()) == ({FIRST: 0}, {FIRST: 0})
+    assert (backlog.offsets_to_commit(), backlog.unfinished()) == ({FIRST: 0}, {FIRST: 0})
 
 
 def test_keys_that_cannot_be_hashed_keep_their_order() -> None:
@@ -153,7 +153,7 @@ def test_random_walks_lose_no_record_and_keep_the_order(seed: int) -> None:
                 assert latest.get(item.record.key, -1) < item.record.offset
                 latest[item.record.key] = item.record.offset
         elif step == 3:
-            for offset in backlog.done().values():
+            for offset in backlog.offsets_to_commit().values():
                 assert finished >= set(range(offset))
                 committed = offset
         elif step == 4 and choose.randrange(50) == 0:
@@ -169,7 +169,7 @@ def test_random_walks_lose_no_record_and_keep_the_order(seed: int) -> None:
         if item is not None:
             running.append(item)
         backlog.finish(running.pop())
-    assert backlog.done() in ({FIRST: 200}, {})
+    assert backlog.offsets_to_commit() in ({FIRST: 200}, {})
 
 
 def test_a_retry_goes_through_its_topics_to_the_dead_letters() -> None:
