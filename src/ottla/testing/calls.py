@@ -41,15 +41,15 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
     if inspect.iscoroutinefunction(function):
 
         @wraps(function)
-        async def awaited(*args: Any, **kwargs: Any) -> Any:
+        async def call_async(*args: Any, **kwargs: Any) -> Any:
             __tracebackhide__ = True
             _check_call(function, args, kwargs)
             try:
                 return await function(*args, **kwargs)
             except _POSSIBLE as error:
-                raise _shortened(error) from error.__cause__
+                raise _shorten(error) from error.__cause__
 
-        return awaited
+        return call_async
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -58,12 +58,12 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return function(*args, **kwargs)
         except _POSSIBLE as error:
-            raise _shortened(error) from error.__cause__
+            raise _shorten(error) from error.__cause__
 
     return call
 
 
-def _shortened(error: Exception) -> Exception:
+def _shorten(error: Exception) -> Exception:
     """Return the error, without its traceback if it was raised on purpose."""
     is_deliberate = isinstance(error, KafkaError) or type(error) in _DELIBERATE
     return error.with_traceback(None) if is_deliberate else error

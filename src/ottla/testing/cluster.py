@@ -37,7 +37,7 @@ from ottla.testing.calls import checks_calls, existing
 from ottla.testing.clock import MovableTimers
 from ottla.testing.contents import Contents, GroupStatus, unknown_topic
 from ottla.testing.faults import ActiveChange
-from ottla.testing.kafka import Kafka, check_record, chosen_partition, config_texts
+from ottla.testing.kafka import Kafka, check_record, choose_partition, config_texts
 from ottla.testing.security import security_of
 
 _POLL_INTERVAL_S: Final = 0.002
@@ -171,11 +171,11 @@ class ClusterBroker(Kafka):
         if not self._is_running:
             return
 
-        def ended() -> object:
+        def end_server() -> object:
             answer = end(self.server)
             return answer if isinstance(answer, Deferred) else None
 
-        self._ask(ended)
+        self._ask(end_server)
         self._stop_thread()
         self._reserve_ports()
         self._keep_listeners()
@@ -331,7 +331,7 @@ class KafkaCluster(Contents):
         known = self.image.topics.get(topic)
         if known is None:
             raise unknown_topic(topic, self.topics())
-        index = chosen_partition(known, as_bytes(key), partition)
+        index = choose_partition(known, as_bytes(key), partition)
         leader = self._leader(topic, index)
         return leader.produce(topic, value, key, partition=index, headers=headers, timestamp=timestamp)
 
@@ -339,7 +339,7 @@ class KafkaCluster(Contents):
         known = self.image.topics.get(topic)
         if known is None:
             return None
-        indexes = range(len(known.partitions)) if index is None else [chosen_partition(known, None, index)]
+        indexes = range(len(known.partitions)) if index is None else [choose_partition(known, None, index)]
         level = "read_committed" if committed else "read_uncommitted"
         return [
             record

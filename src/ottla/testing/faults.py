@@ -230,7 +230,7 @@ class Failure(RequestFault):
         request.allow_auto_topic_creation = False
         answer: Answer[Response] = broker.tasks.start(route_of(self.key).handler(request, broker))  # type: ignore[arg-type]
 
-        def failed(response: Any) -> Response:
+        def with_error(response: Any) -> Response:
             if isinstance(response, EncodedResponse):  # it is shared with other requests
                 response = codec.decode(MetadataResponse, envelope.version, response.body)[0]
             if envelope.version >= _FIRST_WITH_CODE_OF_METADATA and not is_partition_error(self._code):
@@ -240,7 +240,7 @@ class Failure(RequestFault):
             stripped: Response = response
             return stripped
 
-        return after(answer, failed)
+        return after(answer, with_error)
 
 
 def _topics_of(partitions: Sequence[RequestedPartition]) -> list[FetchTopic]:
@@ -317,12 +317,12 @@ class Drop(RequestFault):
         if not isinstance(answer, Deferred):
             raise error
 
-        def dropped(_: Deferred[Response]) -> None:
+        def on_response(_: Deferred[Response]) -> None:
             connection = server.sockets.connection_of(context.peer)
             if connection is not None:
                 connection.drop(error)
 
-        answer.listen(dropped)
+        answer.listen(on_response)
         return Deferred(server.tasks)
 
 

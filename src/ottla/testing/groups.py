@@ -54,10 +54,10 @@ def group_members(groups: GroupCoordinator, group: str, member: str | None) -> l
 
 def session_expiry(group: str, member: str) -> Operation[object, int]:
     """Return the operation that ends the session of a member, as its timer does."""
-    return Operation(partial(_expire, group, member), _refused)
+    return Operation(partial(_expire, group, member), _code_of)
 
 
-def _refused(request: object, code: int) -> int:  # noqa: ARG001
+def _code_of(request: object, code: int) -> int:  # noqa: ARG001
     return code
 
 

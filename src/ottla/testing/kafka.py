@@ -219,7 +219,7 @@ class Kafka(EmbeddedBroker, Contents):
         timestamp: int | None,
     ) -> Record | Unfinished:
         broker = self.broker
-        index = chosen_partition(self._topic(topic), key, index)
+        index = choose_partition(self._topic(topic), key, index)
         partition = broker.replicas.find(topic, index)
         if partition is None:
             raise KafkaError(
@@ -247,7 +247,7 @@ class Kafka(EmbeddedBroker, Contents):
         if known is None:
             return None
         if index is not None:
-            index = chosen_partition(known, None, index)
+            index = choose_partition(known, None, index)
         partitions = self.broker.replicas.by_topic().get(topic, {})
         return [
             record
@@ -530,13 +530,13 @@ class Kafka(EmbeddedBroker, Contents):
         self._change_clock(self._clock.resume)
 
     def _change_clock(self, change: Callable[[], None]) -> None:
-        def changed() -> None:
+        def change_and_wake() -> None:
             change()
             if self._timers is not None:
                 self._timers.set_alarm()
 
         if self._is_running:
-            self._call(changed)
+            self._call(change_and_wake)
         else:
             change()
 
@@ -570,7 +570,7 @@ def check_record(topic: str, value: Content, key: Content, headers: Headers, tim
         raise WrongArgument(f"produce: {error}")
 
 
-def chosen_partition(topic: TopicImage, key: bytes | None, index: int | None) -> int:
+def choose_partition(topic: TopicImage, key: bytes | None, index: int | None) -> int:
     """Return the partition of a record: `index`, else that of the key as in Kafka's own producer, else 0.
 
     Raises UnknownTopic for a partition that the topic does not have.

@@ -101,7 +101,7 @@ def kafka_config() -> Mapping[str, object]:
     return {}
 
 
-def _started(configs: Mapping[str, object]) -> "Iterator[Kafka]":
+def _run_broker(configs: Mapping[str, object]) -> "Iterator[Kafka]":
     from ottla.testing.kafka import Kafka
 
     with Kafka(configs) as broker:
@@ -111,19 +111,19 @@ def _started(configs: Mapping[str, object]) -> "Iterator[Kafka]":
 @pytest.fixture
 def kafka(request: pytest.FixtureRequest, kafka_config: Mapping[str, object]) -> "Iterator[Kafka]":
     """A new Kafka broker in this process, for one test."""
-    yield from _started(_configs_of(request, kafka_config))
+    yield from _run_broker(_configs_of(request, kafka_config))
 
 
 @pytest.fixture(scope="class")
 def kafka_class(request: pytest.FixtureRequest, kafka_config: Mapping[str, object]) -> "Iterator[Kafka]":
     """A Kafka broker for the tests of a class; nothing in it is deleted between them."""
-    yield from _started(_configs_of(request, kafka_config))
+    yield from _run_broker(_configs_of(request, kafka_config))
 
 
 @pytest.fixture(scope="module")
 def kafka_module(request: pytest.FixtureRequest, kafka_config: Mapping[str, object]) -> "Iterator[Kafka]":
     """A Kafka broker for the tests of a module; nothing in it is deleted between them."""
-    yield from _started(_configs_of(request, kafka_config))
+    yield from _run_broker(_configs_of(request, kafka_config))
 
 
 @pytest.fixture

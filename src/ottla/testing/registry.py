@@ -115,10 +115,10 @@ class TestRegistry:
             status = next((fault.status for fault in faults if fault.status is not None), None)
             delay_s = sum(fault.delay_ms for fault in faults) / 1000
             if delay_s:
-                return delayed(request, status, delay_s)
+                return respond_later(request, status, delay_s)
             return handler(request) if status is None else _failure(status)
 
-        async def delayed(request: HttpRequest, status: int | None, delay_s: float) -> HttpResponse:
+        async def respond_later(request: HttpRequest, status: int | None, delay_s: float) -> HttpResponse:
             await asyncio.sleep(delay_s)
             if status is not None:
                 return _failure(status)

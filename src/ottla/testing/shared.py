@@ -29,13 +29,13 @@ class SharedKafka(Kafka):
 
         uses_broker  the fixture may create more later, and its clients stay
         """
-        topics, groups = self._created()
+        topics, groups = self._existing_names()
         yield
-        new_topics, new_groups = self._created()
+        new_topics, new_groups = self._existing_names()
         if uses_broker or new_topics - topics or new_groups - groups:
             self._kept[fixture] = new_topics - topics, new_groups - groups
 
-    def _created(self) -> Created:
+    def _existing_names(self) -> Created:
         return (set(self.topics()), set(self.groups())) if self._is_running else (set(), set())
 
     def release(self, fixture: object) -> None:
