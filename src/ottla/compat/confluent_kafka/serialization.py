@@ -72,7 +72,7 @@ Choice = Callable[[dict[str, Any]], Any]
 """Function from the configs of a client to a serializer and the configs that are left."""
 
 
-def chosen_serdes(conf: dict[str, Any], kind: str) -> tuple[list[Choice], dict[str, Any]]:
+def choose_serdes(conf: dict[str, Any], kind: str) -> tuple[list[Choice], dict[str, Any]]:
     """Return the choices of the serializers of keys and values, and the other configs. Raises ValueError.
 
     kind  "serializer" or "deserializer"
@@ -83,21 +83,21 @@ def chosen_serdes(conf: dict[str, Any], kind: str) -> tuple[list[Choice], dict[s
         serde, builder = left.pop(name, None), left.pop(f"{name}.builder", None)
         if serde is not None and builder is not None:
             raise ValueError(f"Cannot configure both {name} and {name}.builder; use one or the other")
-        choices.append(_chosen(serde) if builder is None else _built(builder, field == "key"))
+        choices.append(_choice_of(serde) if builder is None else _choice_from_builder(builder, field == "key"))
     return choices, left
 
 
-def _chosen(serde: Any) -> Choice:
+def _choice_of(serde: Any) -> Choice:
     return lambda conf: (serde, conf)
 
 
-def _built(builder: Any, is_key: bool) -> Choice:
+def _choice_from_builder(builder: Any, is_key: bool) -> Choice:
     return lambda conf: builder.build(dict(conf), is_key)
 
 
 def pop_serdes(conf: dict[str, Any], kind: str) -> tuple[Any, Any, dict[str, Any]]:
     """Return the serializers of keys and values that are configured or built, and the other configs. Raises ValueError."""
-    choices, left = chosen_serdes(conf, kind)
+    choices, left = choose_serdes(conf, kind)
     serdes = []
     for choice in choices:
         serde, left = choice(left)
@@ -105,14 +105,14 @@ def pop_serdes(conf: dict[str, Any], kind: str) -> tuple[Any, Any, dict[str, Any
     return serdes[0], serdes[1], left
 
 
-def _packed(form: str, obj: Any) -> bytes | None:
+def _pack(form: str, obj: Any) -> bytes | None:
     try:
         return None if obj is None else struct.pack(form, obj)
     except struct.error as error:
         raise SerializationError(str(error)) from None
 
 
-def _unpacked(form: str, value: bytes | None) -> Any:
+def _unpack(form: str, value: bytes | None) -> Any:
     try:
         return None if value is None else struct.unpack(form, value)[0]
     except struct.error as error:
@@ -124,7 +124,7 @@ class DoubleSerializer(Serializer):
 
     def __call__(self, obj: float | None, ctx: SerializationContext | None = None) -> bytes | None:  # noqa: ARG002  (the interface)
         """Return 8 bytes; None for None. Raises SerializationError."""
-        return _packed(">d", obj)
+        return _pack(">d", obj)
 
 
 class DoubleDeserializer(Deserializer):
@@ -132,7 +132,7 @@ class DoubleDeserializer(Deserializer):
 
     def __call__(self, value: bytes | None, ctx: SerializationContext | None = None) -> Any:  # noqa: ARG002  (the interface)
         """Return a float; None for None. Raises SerializationError."""
-        return _unpacked(">d", value)
+        return _unpack(">d", value)
 
 
 class IntegerSerializer(Serializer):
@@ -140,7 +140,7 @@ class IntegerSerializer(Serializer):
 
     def __call__(self, obj: int | None, ctx: SerializationContext | None = None) -> bytes | None:  # noqa: ARG002  (the interface)
         """Return 4 bytes; None for None. Raises SerializationError."""
-        return _packed(">i", obj)
+        return _pack(">i", obj)
 
 
 class IntegerDeserializer(Deserializer):
@@ -148,7 +148,7 @@ class IntegerDeserializer(Deserializer):
 
     def __call__(self, value: bytes | None, ctx: SerializationContext | None = None) -> Any:  # noqa: ARG002  (the interface)
         """Return an integer; None for None. Raises SerializationError."""
-        return _unpacked(">i", value)
+        return _unpack(">i", value)
 
 
 class StringSerializer(Serializer):

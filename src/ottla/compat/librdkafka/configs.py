@@ -90,7 +90,7 @@ class _Parsing:
         self._check()
         own = {name: text for name, text in self._texts.items() if PROPERTIES[name].effect == "own"}
         try:
-            client = ClientConfig(self._converted())
+            client = ClientConfig(self._convert())
         except InvalidClientConfig as error:
             raise exception("_INVALID_ARG", f"Failed to create {self._kind}: {error}") from None
         return Settings(client, own, self._callbacks, self._logger)
@@ -152,7 +152,7 @@ class _Parsing:
     def _refuse(self, reason: str) -> None:
         raise exception("_INVALID_ARG", f"Failed to create {self._kind}: {reason}")
 
-    def _converted(self) -> dict[str, Any]:
+    def _convert(self) -> dict[str, Any]:
         """Return the configs of Ottla's client."""
         role = "P" if self._kind == "producer" else "C"
         configs: dict[str, Any] = {"bootstrap.servers": _WITHOUT_SERVERS}

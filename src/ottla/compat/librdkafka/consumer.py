@@ -20,7 +20,7 @@ from ottla.client.topics import EARLIEST, LATEST
 from ottla.client.topics import TopicPartition as ClientPartition
 from ottla.compat.librdkafka.codes import CODES, NUMBERS
 from ottla.compat.librdkafka.configs import settings, switch
-from ottla.compat.librdkafka.errors import KafkaError, KafkaException, error_from, exception, prefixed
+from ottla.compat.librdkafka.errors import KafkaError, KafkaException, error_from, exception, prefix_error
 from ottla.compat.librdkafka.events import Events, statistics
 from ottla.compat.librdkafka.groups import opaque_group_metadata
 from ottla.compat.librdkafka.handle import Client, milliseconds
@@ -113,16 +113,16 @@ class Consumer(Client):
             self._convert("Failed to set subscription: ", self._reader.unsubscribe)
         self._on_assign, self._on_revoke, self._on_lost = on_assign, on_revoke, on_lost
         self._missing = set()
-        exact = [_escaped(name) for name in names if not name.startswith("^")]
+        exact = [_escape_name(name) for name in names if not name.startswith("^")]
         whole = "|".join(f"(?:{_whole(pattern)})" for pattern in (*patterns, *exact)) if patterns else None
         self._convert(
             "Failed to set subscription: ",
             lambda: self._reader.subscribe(
                 () if patterns else names,
                 pattern=whole,
-                on_assign=self._assigned,
-                on_revoke=self._revoked,
-                on_lost=self._lost,
+                on_assign=self._on_partitions_assigned,
+                on_revoke=self._on_partitions_revoked,
+                on_lost=self._on_partitions_lost,
             ),
         )
         self._subscribed = True
@@ -144,20 +144,20 @@ class Consumer(Client):
             self._call_back("revoke", self._on_revoke, held)
         self._commit_stored()
 
-    def _assigned(self, partitions: Iterable[ClientPartition]) -> None:
+    def _on_partitions_assigned(self, partitions: Iterable[ClientPartition]) -> None:
         """Listen to an assignment. Runs inside `poll`."""
         assigned = [TopicPartition(*partition) for partition in partitions]
         self._forget([key_of(partition) for partition in partitions])
         self._call_back("assign", self._on_assign, assigned)
 
-    def _revoked(self, partitions: Iterable[ClientPartition]) -> None:
+    def _on_partitions_revoked(self, partitions: Iterable[ClientPartition]) -> None:
         """Listen to a revocation. Runs inside `poll`."""
         taken = [TopicPartition(*partition) for partition in partitions]
         self._call_back("revoke", self._on_revoke, taken)
         self._commit_stored()
         self._forget([key_of(partition) for partition in partitions])
 
-    def _lost(self, partitions: Iterable[ClientPartition]) -> None:
+    def _on_partitions_lost(self, partitions: Iterable[ClientPartition]) -> None:
         """Listen to the loss of partitions. Runs inside `poll`."""
         self._forget([key_of(partition) for partition in partitions])
         taken = [TopicPartition(*partition) for partition in partitions]
@@ -254,7 +254,7 @@ class Consumer(Client):
         self._check()
         chosen = positions(partitions)
         self._check_incremental()
-        held = self._held()
+        held = self._own_keys()
         for entry in chosen:
             if (entry.topic, entry.partition) not in held:
                 reason = (
@@ -274,13 +274,13 @@ class Consumer(Client):
                 "Changes to the current assignment must be made using assign() when rebalance protocol type is EAGER",
             )
 
-    def _held(self) -> set[Key]:
+    def _own_keys(self) -> set[Key]:
         return {key_of(partition) for partition in self._reader.assignment()} - self._left_out
 
     def assignment(self) -> list[TopicPartition]:
         """Return the assigned partitions, with the offsets that they were assigned with."""
         self._check()
-        return [TopicPartition(*key, self._offsets.get(key, OFFSET_STORED)) for key in sorted(self._held())]
+        return [TopicPartition(*key, self._offsets.get(key, OFFSET_STORED)) for key in sorted(self._own_keys())]
 
     # Records.
 
@@ -296,7 +296,7 @@ class Consumer(Client):
         try:
             record = self._reader.take()
         except ClientError as error:
-            return self._failed(error)
+            return self._error_message(error)
         if record is not None:
             return self._message(record)
         return next(iter(self._wait(1, time.monotonic() + milliseconds(timeout) / 1000)), None)
@@ -311,17 +311,17 @@ class Consumer(Client):
         self._events.serve()
         messages: list[Message] = []
         while len(messages) < most:
-            more = self._taken(most - len(messages)) or self._wait(most - len(messages), deadline)
+            more = self._take_records(most - len(messages)) or self._wait(most - len(messages), deadline)
             if not more:
                 break
             messages += more
         return messages
 
-    def _taken(self, most: int) -> list[Message]:
+    def _take_records(self, most: int) -> list[Message]:
         try:
             return [self._message(record) for record in self._reader.take_many(most)]
         except ClientError as error:
-            return [self._failed(error)]
+            return [self._error_message(error)]
 
     def _message(self, record: Record) -> Message:
         """Return a record as a message, and store its offset."""
@@ -346,7 +346,7 @@ class Consumer(Client):
                 self._step(max(min(left, _SLICE_MS), 0))
                 messages = [self._message(record) for record in self._reader.take_many(most)]
             except ClientError as error:
-                return [self._failed(error)]
+                return [self._error_message(error)]
             if messages:
                 return messages
             missing = self._missing_topic()
@@ -363,7 +363,7 @@ class Consumer(Client):
         else:
             time.sleep(timeout_ms / 1000)
 
-    def _failed(self, error: ClientError) -> Message:
+    def _error_message(self, error: ClientError) -> Message:
         """Return an error as a message."""
         if isinstance(error, IllegalState):
             self._check()
@@ -410,8 +410,8 @@ class Consumer(Client):
         self._check()
         prefix = f"Failed to seek to offset {partition.offset}: "
         key = partition.topic, partition.partition
-        if key not in self._held():
-            raise self._unassigned(prefix, partition.topic)
+        if key not in self._own_keys():
+            raise self._error_of_unassigned(prefix, partition.topic)
         self._ends.pop(key, None)
         reset = OFFSET_BEGINNING if self._settings.client["auto.offset.reset"] == "earliest" else OFFSET_END
         self._convert(prefix, lambda: self._move(partition, reset))
@@ -426,7 +426,7 @@ class Consumer(Client):
 
     def _pause(self, partitions: list[TopicPartition], function: Callable[[list[ClientPartition]], None]) -> None:
         self._check()
-        held = self._held()
+        held = self._own_keys()
         chosen = [_client_partition(entry) for entry in positions(partitions) if (entry.topic, entry.partition) in held]
         self._convert("", lambda: function(chosen))
 
@@ -441,7 +441,7 @@ class Consumer(Client):
 
     def _note_markers(self) -> None:
         """Move positions and stored offsets beyond the markers of transactions after the last records."""
-        for key, offset, epoch in self._reader.passed():
+        for key, offset, epoch in self._reader.passed_positions():
             before = self._last[key][0] if key in self._last else self._starts.get(key, offset)
             if offset > before:
                 self._last[key] = offset, epoch
@@ -461,13 +461,13 @@ class Consumer(Client):
         prefix = "Failed to get watermark offsets: "
         limit = milliseconds(timeout)
         try:
-            if partition.partition not in self._reader.known_partitions(partition.topic, limit):
+            if partition.partition not in self._reader.partitions_of(partition.topic, limit):
                 raise exception("_UNKNOWN_PARTITION", f"{prefix}Local: Unknown partition")
             return self._watermarks(target, limit)
         except RequestTimedOut:
             return None
         except ClientError as error:
-            raise prefixed(prefix, error) from None
+            raise prefix_error(prefix, error) from None
 
     def _watermarks(self, partition: ClientPartition, timeout_ms: int) -> tuple[int, int]:
         low, high = (
@@ -491,21 +491,21 @@ class Consumer(Client):
         Raises KafkaException, ValueError, TypeError.
         """
         self._check()
-        chosen = self._chosen(message, offsets)
+        chosen = self._choose_offsets(message, offsets)
         if chosen is None:
             raise ValueError("expected either message or offsets")
         if self._stores:
             raise exception("_INVALID_ARG", "StoreOffsets failed: Local: Invalid argument or configuration")
-        held = self._held()
+        held = self._own_keys()
         for entry in chosen:
             if (entry.topic, entry.partition) not in held:
-                raise self._unassigned("StoreOffsets failed: ", entry.topic)
+                raise self._error_of_unassigned("StoreOffsets failed: ", entry.topic)
         for entry in chosen:
             epoch = -1 if entry.leader_epoch is None else entry.leader_epoch
             self._stored[entry.topic, entry.partition] = entry.offset, epoch, entry.metadata or ""
 
     @staticmethod
-    def _chosen(message: Message | None, offsets: list[TopicPartition] | None) -> list[TopicPartition] | None:
+    def _choose_offsets(message: Message | None, offsets: list[TopicPartition] | None) -> list[TopicPartition] | None:
         """Return the offsets that a call names; None if it names none. Raises ValueError, TypeError, KafkaException."""
         if message is not None and offsets is not None:
             raise ValueError("message and offsets are mutually exclusive")
@@ -532,7 +532,7 @@ class Consumer(Client):
         Return the committed offsets, None with `asynchronous`. Raises KafkaException.
         """
         self._check()
-        chosen = self._chosen(message, offsets)
+        chosen = self._choose_offsets(message, offsets)
         of_all = chosen is None
         if chosen is None:
             chosen = self._stored_offsets()
@@ -552,7 +552,7 @@ class Consumer(Client):
     def _stored_offsets(self) -> list[TopicPartition]:
         """Return what is stored of all assigned partitions, OFFSET_INVALID for the others."""
         rows = []
-        for key in sorted(self._held() | set(self._stored)):
+        for key in sorted(self._own_keys() | set(self._stored)):
             offset, epoch, metadata = self._stored.get(key, (OFFSET_INVALID, -1, ""))
             rows.append(TopicPartition(*key, offset, metadata or None, epoch))
         return rows
@@ -560,13 +560,13 @@ class Consumer(Client):
     def _commit_soon(self, chosen: list[TopicPartition], mapping: dict[ClientPartition, OffsetAndMetadata]) -> None:
         """Commit in the background; have on_commit called."""
 
-        def done(error: ClientError | None, _: object) -> None:
+        def on_done(error: ClientError | None, _: object) -> None:
             if error is not None:
                 self._events.report(error)
             if self._on_commit is not None:
                 self._events.add(self._on_commit, None if error is None else error_from(error), chosen)
 
-        self._convert("Commit failed: ", lambda: self._reader.commit_async(mapping, done))
+        self._convert("Commit failed: ", lambda: self._reader.commit_async(mapping, on_done))
 
     def _commit_now_and_then(self) -> None:
         """Commit what is stored if auto.commit.interval.ms has passed (enable.auto.commit)."""
@@ -629,7 +629,7 @@ class Consumer(Client):
         values["cgrp"] = {"state": "up", "assignment_size": len(reader.assignment()), "rebalance_cnt": 0}
         return values
 
-    def _unassigned(self, prefix: str, topic: str) -> KafkaException:
+    def _error_of_unassigned(self, prefix: str, topic: str) -> KafkaException:
         """Return the error for a partition that is not assigned: another one if its topic is not known, either."""
         code = "_STATE" if self._reader.knows(topic) else "_UNKNOWN_PARTITION"
         return exception(code, prefix + CODES[NUMBERS[code]][1])
@@ -639,7 +639,7 @@ class Consumer(Client):
         try:
             return function()
         except ClientError as error:
-            raise prefixed(prefix, error) from None
+            raise prefix_error(prefix, error) from None
 
     def close(self) -> None:
         """Call on_revoke, commit what is stored (enable.auto.commit), leave the group, close the connections."""
@@ -665,7 +665,7 @@ def _mapping(offsets: Iterable[TopicPartition]) -> dict[ClientPartition, OffsetA
     }
 
 
-def _escaped(name: str) -> str:
+def _escape_name(name: str) -> str:
     return "^" + "".join(letter if letter.isalnum() or letter in "_-" else f"[{letter}]" for letter in name) + "$"
 
 

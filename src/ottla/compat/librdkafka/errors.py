@@ -188,7 +188,7 @@ def exception_from(error: client_errors.KafkaError, **flags: bool) -> KafkaExcep
     return KafkaException(error_from(error, **flags))
 
 
-def prefixed(prefix: str, error: client_errors.KafkaError) -> KafkaException:
+def prefix_error(prefix: str, error: client_errors.KafkaError) -> KafkaException:
     """Return the exception for an error, with librdkafka's text after a prefix."""
     converted = error_from(error)
     return KafkaException(KafkaError(converted.code(), prefix + KafkaError(converted.code()).str(), converted.fatal()))

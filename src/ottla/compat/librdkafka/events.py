@@ -52,7 +52,7 @@ class Events:
             reason = f"{count}/{count} brokers are down"
             self.add(self._callbacks["error_cb"], KafkaError(KafkaError._ALL_BROKERS_DOWN, reason))
 
-    def throttled(self, event: ThrottleEvent) -> None:
+    def report_throttle(self, event: ThrottleEvent) -> None:
         """Have throttle_cb called. Any thread."""
         self.add(self._callbacks["throttle_cb"], event)
 

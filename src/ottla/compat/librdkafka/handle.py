@@ -9,7 +9,7 @@ from ottla.addresses import address_text
 from ottla.client.admin.core import AdminCore
 from ottla.client.errors import KafkaError as ClientError
 from ottla.client.waiting import Blocking
-from ottla.compat.librdkafka.errors import exception, prefixed
+from ottla.compat.librdkafka.errors import exception, prefix_error
 from ottla.compat.librdkafka.events import Events, ThrottleEvent
 from ottla.compat.librdkafka.metadata import ClusterMetadata, bounded, fetched
 from ottla.net.connection import Link
@@ -66,21 +66,21 @@ class Handle(Blocking):
         """
         network = self._core.network
 
-        def throttled(link: Link, throttle_ms: int) -> None:
+        def on_throttle(link: Link, throttle_ms: int) -> None:
             nodes = (node for node, address in network.brokers.items() if address == link.address)
             node = link.node if link.node >= 0 else next(nodes, -1)
-            events.throttled(ThrottleEvent(address_text(*link.address), node, throttle_ms / 1000))
+            events.report_throttle(ThrottleEvent(address_text(*link.address), node, throttle_ms / 1000))
 
-        def failed(error: ClientError) -> None:
+        def on_failure(error: ClientError) -> None:
             events.report(error)
             addresses = set(network.brokers.values()) or set(self.config.bootstrap_servers)
             if addresses <= network.failures.keys():
                 events.all_down(len(addresses))
 
         def listen() -> None:
-            network.on_failure.append(failed)
+            network.on_failure.append(on_failure)
             if events.has("throttle_cb"):
-                network.on_throttle.append(throttled)
+                network.on_throttle.append(on_throttle)
 
         self._call(listen)
 
@@ -105,7 +105,7 @@ class Client:
         try:
             return self._handle.cluster(topic, milliseconds(timeout))
         except ClientError as error:
-            raise prefixed("Failed to get metadata: ", error) from None
+            raise prefix_error("Failed to get metadata: ", error) from None
 
     def cluster_id(self, timeout: float = -1) -> str | None:
         """Return the id of the cluster. Raises KafkaException (_TIMED_OUT) if it did not come in time."""

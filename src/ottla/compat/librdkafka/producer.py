@@ -37,7 +37,7 @@ from ottla.compat.librdkafka.errors import (
     error_from,
     exception,
     exception_from,
-    prefixed,
+    prefix_error,
 )
 from ottla.compat.librdkafka.events import Events, statistics
 from ottla.compat.librdkafka.groups import group_metadata_from
@@ -259,9 +259,9 @@ class Producer(Client):
         function = on_delivery or callback or self._on_delivery
         now = time.time_ns()
         listener: Listener = (
-            self._delivered
+            self._on_delivered
             if function is None
-            else partial(self._reported, (function, topic, partition, key, value, now))
+            else partial(self._on_reported, (function, topic, partition, key, value, now))
         )
         queue = self._queue
         try:
@@ -281,7 +281,7 @@ class Producer(Client):
         except ClientError as error:
             if self._transaction != "InTransaction" and self._queue.config["transactional.id"]:
                 raise exception("_STATE", "Unable to produce message: Local: Erroneous state") from None
-            raise prefixed("Unable to produce message: ", error) from None
+            raise prefix_error("Unable to produce message: ", error) from None
 
     def produce_batch(
         self,
@@ -320,12 +320,12 @@ class Producer(Client):
                 row["_error"] = error.args[0]
         return count
 
-    def _delivered(self, error: ClientError | None, delivered: Delivered | None) -> None:
+    def _on_delivered(self, error: ClientError | None, delivered: Delivered | None) -> None:
         """Note the outcome of a record without a callback. Runs on the core's thread."""
         del error, delivered
         self._outcomes.append(None)
 
-    def _reported(self, about: _About, error: ClientError | None, delivered: Delivered | None) -> None:
+    def _on_reported(self, about: _About, error: ClientError | None, delivered: Delivered | None) -> None:
         """Note the outcome of a record with a callback. Runs on the core's thread."""
         self._outcomes.append((about, error, delivered, time.time_ns()))
 

@@ -54,7 +54,7 @@ class Reader(Handle, blocking.Consumer):
 
         return self._call(look)
 
-    def passed(self) -> list[tuple[Key, int, int]]:
+    def passed_positions(self) -> list[tuple[Key, int, int]]:
         """Return each partition with a position, its offset and epoch, after `take` has returned None: markers are passed.
 
         Reads what `take` has written in the same thread; a copy, as a rebalance changes the partitions in the client's thread.
@@ -93,7 +93,7 @@ class Reader(Handle, blocking.Consumer):
         """Return offsets by timestamp. Raises KafkaError."""
         return self._run(bounded(self._core, self._consumer.offsets_at(moments), timeout_ms))
 
-    def known_partitions(self, topic: str, timeout_ms: int) -> set[int]:
+    def partitions_of(self, topic: str, timeout_ms: int) -> set[int]:
         """Return the partitions of a topic. Raises KafkaError."""
         info = self._run(bounded(self._core, self._core.metadata.topic(topic), timeout_ms))
         return set(info.leaders)

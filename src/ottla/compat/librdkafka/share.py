@@ -242,9 +242,9 @@ class ShareConsumer:
             raise TypeError("callback must be callable or None")
         with self._alone():
             self._callback = callback
-            self._reader.set_acknowledgement_commit_callback(None if callback is None else self._committed)
+            self._reader.set_acknowledgement_commit_callback(None if callback is None else self._on_committed)
 
-    def _committed(self, offsets: Mapping[ClientPartition, set[int]], error: ClientError | None) -> None:
+    def _on_committed(self, offsets: Mapping[ClientPartition, set[int]], error: ClientError | None) -> None:
         """Have the callback called by the next poll. Called on the client's thread."""
         rows = {TopicPartition(*partition, 0): set(numbers) for partition, numbers in offsets.items()}
         if self._callback is not None:

@@ -102,7 +102,7 @@ class Calls:
             keep(future.result())
         self._turn.release()
 
-    def wrapped(self, conf: dict[str, Any]) -> dict[str, Any]:
+    def wrap_callbacks(self, conf: dict[str, Any]) -> dict[str, Any]:
         """Return configs with callbacks that a thread may call."""
         return {
             name: self.callback(value) if name in _CALLBACKS and value is not None else value
@@ -112,7 +112,7 @@ class Calls:
     def callback(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function for threads, which has a callback run on the event loop, and waits for it."""
 
-        def called(*args: Any) -> Any:
+        def call_on_loop(*args: Any) -> Any:
             inbox = _Inbox(self)
 
             async def run() -> Any:
@@ -126,7 +126,7 @@ class Calls:
             inbox.serve()
             return future.result()
 
-        return called
+        return call_on_loop
 
     async def close(self) -> None:
         """End the threads, if they are the client's own."""

@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 
 from ottla.compat.confluent_kafka.aio.calls import Calls, awaited, forwarded
 from ottla.compat.confluent_kafka.error import ConsumeError, KeyDeserializationError, ValueDeserializationError
-from ottla.compat.confluent_kafka.serialization import MessageField, SerializationContext, chosen_serdes
+from ottla.compat.confluent_kafka.serialization import MessageField, SerializationContext, choose_serdes
 from ottla.compat.librdkafka.consumer import Consumer
 from ottla.compat.librdkafka.values import Message
 
@@ -30,7 +30,7 @@ class AIOConsumer:
             raise ValueError("max_workers must be at least 1")
         self._calls = Calls(executor, max_workers)
         self.executor = self._calls.executor
-        self._consumer = Consumer(self._calls.wrapped(consumer_conf))
+        self._consumer = Consumer(self._calls.wrap_callbacks(consumer_conf))
         self._kept: deque[Message] = deque()  # taken by calls that were cancelled
         self._closed = False
 
@@ -49,14 +49,14 @@ class AIOConsumer:
 
     async def poll(self, timeout: float = -1) -> Message | None:
         """Return the next message, None if none came within `timeout` seconds (-1: no limit). Raises RuntimeError."""
-        messages = await self._taken(1, timeout)
+        messages = await self._take_messages(1, timeout)
         return messages[0] if messages else None
 
     async def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
         """Return up to `num_messages` messages; fewer if `timeout` seconds pass before. Raises RuntimeError, ValueError."""
-        return await self._taken(num_messages, timeout)
+        return await self._take_messages(num_messages, timeout)
 
-    async def _taken(self, most: int, timeout: float) -> list[Message]:
+    async def _take_messages(self, most: int, timeout: float) -> list[Message]:
         """Return messages; those of a call that is cancelled are kept for the next one."""
         end = float("inf") if timeout < 0 else time.monotonic() + timeout
         messages: list[Message] = []
@@ -120,15 +120,15 @@ class AsyncDeserializingConsumer(AIOConsumer):
     _value_deserializer: Any
 
     def __new__(cls, conf: dict[str, Any], **options: Any) -> Any:
-        return cls._made(conf, **options)
+        return cls._create(conf, **options)
 
     def __class_getitem__(cls, types: Any) -> GenericAlias:
         return GenericAlias(cls, types)
 
     @classmethod
-    async def _made(cls, conf: dict[str, Any], **options: Any) -> Any:
+    async def _create(cls, conf: dict[str, Any], **options: Any) -> Any:
         made = object.__new__(cls)
-        choices, left = chosen_serdes(conf, "deserializer")
+        choices, left = choose_serdes(conf, "deserializer")
         serdes = []
         for choice in choices:
             serde, left = await awaited(choice(left))
@@ -148,14 +148,14 @@ class AsyncDeserializingConsumer(AIOConsumer):
         failure = message.error()
         if failure is not None:
             raise ConsumeError(failure, kafka_message=message)
-        return await self._deserialized(message)
+        return await self._deserialize(message)
 
     async def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
         """Return messages as `consume`, deserialized; those that are errors as they are."""
         messages = await super().consume(num_messages, timeout)
-        return [message if message.error() is not None else await self._deserialized(message) for message in messages]
+        return [message if message.error() is not None else await self._deserialize(message) for message in messages]
 
-    async def _deserialized(self, message: Message) -> Message:
+    async def _deserialize(self, message: Message) -> Message:
         context = SerializationContext(str(message.topic()), MessageField.KEY, message.headers())
         key, value = message.key(), message.value()
         if self._key_deserializer is not None:

@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 
 from ottla.compat.confluent_kafka.aio.calls import Calls, awaited, forwarded
 from ottla.compat.confluent_kafka.error import KeySerializationError, ValueSerializationError
-from ottla.compat.confluent_kafka.serialization import MessageField, SerializationContext, chosen_serdes
+from ottla.compat.confluent_kafka.serialization import MessageField, SerializationContext, choose_serdes
 from ottla.compat.librdkafka.errors import KafkaError, KafkaException
 from ottla.compat.librdkafka.producer import Producer
 from ottla.compat.librdkafka.values import Message
@@ -39,7 +39,7 @@ class AIOProducer:
         del batch_size, buffer_timeout
         self._calls = Calls(executor, max_workers)
         self.executor = self._calls.executor
-        self._producer = Producer(self._calls.wrapped(producer_conf))
+        self._producer = Producer(self._calls.wrap_callbacks(producer_conf))
         self._settled: deque[tuple[asyncio.Future[Message], Any, Message]] = deque()
         self._polling: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -82,14 +82,14 @@ class AIOProducer:
         chosen = {name: options[name] for name in _OPTIONS if name in options}
         delivery: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
 
-        def delivered(error: Any, message: Message) -> None:
+        def on_delivered(error: Any, message: Message) -> None:
             self._settled.append((delivery, error, message))
             if len(self._settled) == 1:
                 self._calls.loop.call_soon_threadsafe(self._settle)
 
         while True:
             try:
-                self._producer.produce(topic, value, key, on_delivery=delivered, **chosen)
+                self._producer.produce(topic, value, key, on_delivery=on_delivered, **chosen)
                 break
             except BufferError:
                 await self._call(self._producer.poll, _POLL_S)
@@ -148,15 +148,15 @@ class AsyncSerializingProducer(AIOProducer):
     _value_serializer: Any
 
     def __new__(cls, conf: dict[str, Any], **options: Any) -> Any:
-        return cls._made(conf, **options)
+        return cls._create(conf, **options)
 
     def __class_getitem__(cls, types: Any) -> GenericAlias:
         return GenericAlias(cls, types)
 
     @classmethod
-    async def _made(cls, conf: dict[str, Any], **options: Any) -> Any:
+    async def _create(cls, conf: dict[str, Any], **options: Any) -> Any:
         made = object.__new__(cls)
-        choices, left = chosen_serdes(conf, "serializer")
+        choices, left = choose_serdes(conf, "serializer")
         serdes = []
         for choice in choices:
             serde, left = await awaited(choice(left))

@@ -88,7 +88,7 @@ class AvroDeserializer(BaseDeserializer):
         if not isinstance(return_record_name, bool):
             raise ValueError("return_record_name must be a boolean value")
         self._return_record_name = return_record_name
-        self._own = self._make(self._converted(schema_str))
+        self._own = self._make(self._convert_schema(schema_str))
 
     def _make(self, schema: Any) -> Any:
         assert self._schemas is not None

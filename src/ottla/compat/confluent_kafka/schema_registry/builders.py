@@ -59,7 +59,7 @@ class _Builder:
 
         return set_value
 
-    def _constructed(self, client: Any) -> Any:
+    def _construct(self, client: Any) -> Any:
         known = {argument: self._values[name] for name, argument in self.arguments.items() if name in self._values}
         if "message_type" in self.arguments and self._values.get("message_type") is None:
             raise ValueError("Protobuf serializer requires a message type; call set_message_type()")
@@ -70,7 +70,7 @@ class _Builder:
         """Return the serializer, and the configs of the client. Raises ValueError."""
         del is_key
         client, config = (self._values.get(f"schema_registry_{name}") for name in ("client", "config"))
-        return build_serde(client, config, self._constructed, self._values.get(self._names()[-1])), dict(conf)
+        return build_serde(client, config, self._construct, self._values.get(self._names()[-1])), dict(conf)
 
 
 def builder(serde: type[Any], **arguments: str) -> Any:
@@ -121,12 +121,12 @@ class _AsyncSerde:
     _inner: Any
 
     def __new__(cls, *args: Any, **named: Any) -> Any:
-        return cls._made(
+        return cls._create(
             [_blocking(value) for value in args], {name: _blocking(value) for name, value in named.items()}
         )
 
     @classmethod
-    async def _made(cls, args: list[Any], named: dict[str, Any]) -> Any:
+    async def _create(cls, args: list[Any], named: dict[str, Any]) -> Any:
         made = object.__new__(cls)
         made._inner = await asyncio.to_thread(cls.serde, *args, **named)
         return made

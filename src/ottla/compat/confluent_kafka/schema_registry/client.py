@@ -72,13 +72,13 @@ class SchemaRegistryClient:
 
     # What is kept.
 
-    def _kept(self, key: Hashable, fetch: Callable[[], T]) -> T:
+    def _get_or_fetch(self, key: Hashable, fetch: Callable[[], T]) -> T:
         if key not in self._schemas:
             self._schemas[key] = fetch()
         value: T = self._schemas[key]
         return value
 
-    def _kept_latest(self, key: Hashable, fetch: Callable[[], RegisteredSchema]) -> RegisteredSchema:
+    def _get_or_fetch_latest(self, key: Hashable, fetch: Callable[[], RegisteredSchema]) -> RegisteredSchema:
         value, end = self._latest.get(key, (None, 0.0))
         if value is None or time.monotonic() >= end:
             self._latest.pop(key, None)
@@ -123,7 +123,7 @@ class SchemaRegistryClient:
                 del self._latest[key]
             return RegisteredSchema.from_dict({"subject": subject_name, **response})
 
-        return self._kept(("registered", subject_name, schema, _references(schema)), fetch)
+        return self._get_or_fetch(("registered", subject_name, schema, _references(schema)), fetch)
 
     def get_schema(
         self,
@@ -143,11 +143,11 @@ class SchemaRegistryClient:
             response = self._ask("GET", *place, subject=subject, format=fmt, reference_format=references)
             return RegisteredSchema.from_dict({"id": schema_id, **response})
 
-        return self._kept(("id", schema_id, subject, fmt, references), fetch)
+        return self._get_or_fetch(("id", schema_id, subject, fmt, references), fetch)
 
     def get_schema_by_guid(self, guid: str, fmt: str | None = None) -> Schema:
         """Return the schema of a GUID."""
-        return self._kept(
+        return self._get_or_fetch(
             ("guid", guid, fmt), lambda: Schema.from_dict(self._ask("GET", "schemas", "guids", guid, format=fmt))
         )
 
@@ -187,7 +187,7 @@ class SchemaRegistryClient:
             row = self._ask("POST", "subjects", subject_name, body=schema.to_dict(), **query)
             return RegisteredSchema(row.get("subject"), row.get("version"), row.get("id"), row.get("guid"), schema)
 
-        return self._kept(("lookup", subject_name, schema, _references(schema)), fetch)
+        return self._get_or_fetch(("lookup", subject_name, schema, _references(schema)), fetch)
 
     # Subjects and versions.
 
@@ -211,7 +211,9 @@ class SchemaRegistryClient:
 
     def get_latest_version(self, subject_name: str, fmt: str | None = None) -> RegisteredSchema:
         """Return the newest version of a subject."""
-        return self._kept_latest(("latest", subject_name), lambda: self._version(subject_name, "latest", None, fmt))
+        return self._get_or_fetch_latest(
+            ("latest", subject_name), lambda: self._version(subject_name, "latest", None, fmt)
+        )
 
     def get_latest_with_metadata(
         self, subject_name: str, metadata: dict[str, str], deleted: bool = False, fmt: str | None = None
@@ -227,7 +229,7 @@ class SchemaRegistryClient:
             }
             return RegisteredSchema.from_dict(self._ask("GET", "subjects", subject_name, "metadata", **query))
 
-        return self._kept_latest(("metadata", subject_name, frozenset(metadata.items()), deleted), fetch)
+        return self._get_or_fetch_latest(("metadata", subject_name, frozenset(metadata.items()), deleted), fetch)
 
     def get_version(
         self, subject_name: str, version: Version = "latest", deleted: bool = False, fmt: str | None = None
@@ -236,7 +238,7 @@ class SchemaRegistryClient:
         if version == "latest":
             return self._version(subject_name, version, deleted, fmt)
         key = "version", subject_name, version
-        return self._kept(key, lambda: self._version(subject_name, version, deleted, fmt))
+        return self._get_or_fetch(key, lambda: self._version(subject_name, version, deleted, fmt))
 
     def _version(self, subject_name: str, version: Version, deleted: bool | None, fmt: str | None) -> RegisteredSchema:
         place = "subjects", subject_name, "versions", version

@@ -88,7 +88,7 @@ class JSONDeserializer(BaseDeserializer):
             )
         super().__init__(schema_registry_client, from_dict, conf, rule_registry)
         self._decode = json_decode or json.loads
-        self._own = self._make(self._converted(schema_str))
+        self._own = self._make(self._convert_schema(schema_str))
 
     def _make(self, schema: Any) -> Any:
         return serializers.JSONDeserializer(

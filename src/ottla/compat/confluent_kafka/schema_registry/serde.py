@@ -173,7 +173,7 @@ class ClientSchemas(SchemaRegistry):
             raise SerializationError(f"the schema has rules, which ottla.compat does not execute: {names}")
         return self.of(schema, schema.schema_type or "AVRO")
 
-    def _registered(self, row: Any) -> Registered:
+    def _to_registered(self, row: Any) -> Registered:
         self.guids[row.schema_id] = row.guid
         return Registered(row.schema_id, self._ours(row.schema))
 
@@ -195,12 +195,12 @@ class ClientSchemas(SchemaRegistry):
     def latest(self, subject: str) -> Registered:
         """Return the latest version of a subject, with the properties that are configured."""
         if self.metadata is None:
-            return self._registered(self.client.get_latest_version(subject))
-        return self._registered(self.client.get_latest_with_metadata(subject, self.metadata))
+            return self._to_registered(self.client.get_latest_version(subject))
+        return self._to_registered(self.client.get_latest_with_metadata(subject, self.metadata))
 
     def version(self, subject: str, number: int) -> Registered:
         """Return a version of a subject, a deleted one, too."""
-        return self._registered(self.client.get_version(subject, number, True))
+        return self._to_registered(self.client.get_version(subject, number, True))
 
     def register(self, subject: str, schema: ClientSchema) -> int:
         """Register a schema; return its id."""
@@ -210,13 +210,13 @@ class ClientSchemas(SchemaRegistry):
 
     def look_up(self, subject: str, schema: ClientSchema) -> int:
         """Return the id of a schema in a subject."""
-        return int(self._looked_up(subject, schema).schema_id)
+        return int(self._look_up(subject, schema).schema_id)
 
     def version_of(self, subject: str, schema: ClientSchema) -> int:
         """Return the version of a schema in a subject."""
-        return int(self._looked_up(subject, schema).version)
+        return int(self._look_up(subject, schema).version)
 
-    def _looked_up(self, subject: str, schema: ClientSchema) -> Any:
+    def _look_up(self, subject: str, schema: ClientSchema) -> Any:
         row = self.client.lookup_schema(subject, self._theirs(schema), normalize_schemas=self.normalize)
         self.guids[row.schema_id] = row.guid
         return row
@@ -334,7 +334,7 @@ class BaseDeserializer(Deserializer):
         """Return Ottla's deserializer with the schema of the reader."""
         raise NotImplementedError
 
-    def _converted(self, schema: Any) -> Any:
+    def _convert_schema(self, schema: Any) -> Any:
         """Return a schema of the application for Ottla's deserializer: a text, a schema, or None. Raises TypeError."""
         if not isinstance(schema, str | Schema | None):
             raise TypeError("You must pass either schema string or schema object")

@@ -110,7 +110,7 @@ def _client_filter(acl: AclBinding) -> client_acls.AclBindingFilter:
     )
 
 
-def _known(value: int, kind: type[Enum]) -> int:
+def _number_or_unknown(value: int, kind: type[Enum]) -> int:
     """Return a number, or that of UNKNOWN if librdkafka has no name for it."""
     return value if value in {known.value for known in kind} else 0
 
@@ -118,19 +118,19 @@ def _known(value: int, kind: type[Enum]) -> int:
 def _bindings(acls: Iterable[client_acls.AclBinding]) -> list[AclBinding]:
     return [
         AclBinding(
-            _known(pattern.resource_type, ResourceType),
+            _number_or_unknown(pattern.resource_type, ResourceType),
             pattern.name,
             int(pattern.pattern_type),
             entry.principal,
             entry.host,
-            _known(entry.operation, AclOperation),
+            _number_or_unknown(entry.operation, AclOperation),
             int(entry.permission_type),
         )
         for pattern, entry in acls
     ]
 
 
-def _checked(acls: Any, kind: type[AclBinding], plural: str, name: Callable[[Any], Any]) -> list[Any]:
+def _check_acls(acls: Any, kind: type[AclBinding], plural: str, name: Callable[[Any], Any]) -> list[Any]:
     """Return ACLs or filters as a list. Raises TypeError, ValueError."""
     listed = list(acls)
     require(len(set(listed)) == len(listed), ValueError, f"duplicate ACL {plural} not allowed")
@@ -150,7 +150,7 @@ class Acls(Requests):
         self, acls: list[AclBinding], *, request_timeout: float | None = None
     ) -> dict[AclBinding, "Future[None]"]:
         """Create ACLs; return a future for each. Raises TypeError, ValueError."""
-        chosen, seconds = _checked(acls, AclBinding, "bindings", _client_acl), limit(request_timeout)
+        chosen, seconds = _check_acls(acls, AclBinding, "bindings", _client_acl), limit(request_timeout)
 
         def request() -> Any:
             return self._admin.create_acls(map(_client_acl, chosen), timeout=seconds)
@@ -170,7 +170,7 @@ class Acls(Requests):
         self, acl_binding_filters: list[AclBindingFilter], *, request_timeout: float | None = None
     ) -> dict[AclBindingFilter, "Future[list[AclBinding]]"]:
         """Delete the ACLs that match filters; return a future of the deleted ones for each. Raises TypeError, ValueError."""
-        chosen = _checked(acl_binding_filters, AclBindingFilter, "binding filters", _client_filter)
+        chosen = _check_acls(acl_binding_filters, AclBindingFilter, "binding filters", _client_filter)
         seconds = limit(request_timeout)
 
         def request() -> Any:

@@ -205,7 +205,7 @@ def _check_partition(partition: Any, *, alters: bool) -> None:
         require(partition.offset == OFFSET_INVALID, ValueError, f"{element} not have 'offset' value")
 
 
-def _committed(
+def _result_from(
     group: ConsumerGroupTopicPartitions, offsets: dict[ClientPartition, OffsetAndMetadata]
 ) -> ConsumerGroupTopicPartitions:
     """Return the offsets of the partitions that were asked for, in their order."""
@@ -309,7 +309,7 @@ class Groups(Requests):
                 {group.group_id: partitions}, require_stable=require_stable, timeout=seconds
             )
 
-        return self._futures([group.group_id], request, lambda offsets: _committed(group, offsets))
+        return self._futures([group.group_id], request, lambda offsets: _result_from(group, offsets))
 
     def alter_consumer_group_offsets(
         self,

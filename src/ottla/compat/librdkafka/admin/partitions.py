@@ -86,7 +86,7 @@ def _name(partition: TopicPartition) -> ClientPartition:
     return ClientPartition(partition.topic, partition.partition)
 
 
-def _found(row: FoundOffset) -> ListOffsetsResultInfo:
+def _result_from(row: FoundOffset) -> ListOffsetsResultInfo:
     return ListOffsetsResultInfo(row.offset, row.timestamp, row.leader_epoch)
 
 
@@ -135,7 +135,7 @@ class Partitions(Requests):
             offsets = {_name(partition): partition.offset for partition in chosen}
             return self._admin.list_offsets(offsets, read_committed=committed, timeout=seconds)
 
-        return self._futures(chosen, request, _found, name=_name)
+        return self._futures(chosen, request, _result_from, name=_name)
 
     def delete_records(
         self,
