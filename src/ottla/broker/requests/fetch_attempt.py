@@ -1,4 +1,7 @@
-"""One fetch of a client or follower: its session, its attempts to read, and the rows of its response."""
+"""One fetch of a client or follower: its session, its attempts to read, and the rows of its response.
+
+One file, because the attempts of a fetch share its session, the bytes that are left to it, and the rows that they fill.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
@@ -416,9 +419,8 @@ class FetchAttempt:
         except OffsetNotInLog:
             return _error_row(requested.index, OFFSET_OUT_OF_RANGE)
         except (StorageError, OSError) as error:
-            return _error_row(
-                requested.index, self._broker.replicas.read_failed(partition, requested.fetch_offset, error)
-            )
+            code = self._broker.replicas.read_failed(partition, requested.fetch_offset, error)
+            return _error_row(requested.index, code)
         return PartitionData(
             partition_index=requested.index,
             high_watermark=log.high_watermark,
